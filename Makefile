@@ -1,0 +1,39 @@
+# make demo   the main job on embedded data, with a report to look at
+# make test   the tests
+# make lint   ruff and mypy
+# make lock   resolve the dependencies anew (needs uv)
+#
+# Each creates .venv on first use; Python 3.11 or newer, pip and make are all it needs.
+
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& { echo $$p; break; }; done)
+BIN := .venv/bin
+
+.PHONY: demo test lint lock clean
+
+demo: .venv/ready
+	$(BIN)/deccaf demo --out deccaf-demo
+
+test: .venv/ready
+	$(BIN)/python -m pytest -q -n auto
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+.venv/ready: requirements.lock pyproject.toml tools/system-packages
+	@test -n "$(PYTHON)" || { echo "deccaf needs Python 3.11 or newer; none was found. Try: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	sh tools/system-packages
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+lock:
+	uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
+		--no-annotate --no-header --quiet --output-file requirements.lock
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis deccaf-demo

@@ -1,0 +1,60 @@
+"""Everything that can go wrong for a reason the user can act on.
+
+Each error carries the exit code of the command line, so that the codes are decided in one place:
+
+====  ==========================================
+code  meaning
+====  ==========================================
+0     done
+1     unexpected (a bug: please report it)
+2     usage: an argument or a configuration file
+3     invalid data
+4     no feasible plan
+5     the solver gave up
+6     bad model file
+====  ==========================================
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class DeccafError(Exception):
+    """Base of all errors that deccaf raises on purpose; the message says what failed and what to do."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class ConfigError(DeccafError):
+    """An argument or a configuration value that cannot be used."""
+
+    exit_code = 2
+
+
+class DataError(DeccafError):
+    """A table that cannot be used: the message names the column, the count and the first offender."""
+
+    exit_code = 3
+
+
+class CapacityError(DeccafError):
+    """No plan can satisfy the limits."""
+
+    exit_code = 4
+
+
+class SolverError(DeccafError):
+    """A solver stopped without a plan that it can vouch for."""
+
+    exit_code = 5
+
+
+class ModelFileError(DeccafError):
+    """A model file that is damaged, foreign or too new."""
+
+    exit_code = 6
+
+
+class DeccafWarning(UserWarning):
+    """Something the user should know that does not stop the work."""
