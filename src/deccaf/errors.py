@@ -17,7 +17,11 @@ code  meaning
 
 from __future__ import annotations
 
-from typing import ClassVar
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class DeccafError(Exception):
@@ -58,3 +62,14 @@ class ModelFileError(DeccafError):
 
 class DeccafWarning(UserWarning):
     """Something the user should know that does not stop the work."""
+
+
+def show(value: Any) -> str:
+    """A value as a person would write it: 'a17' or 2, not np.int64(2)."""
+    return repr(value.item() if hasattr(value, "item") else value)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """'; did you mean ...?' where a known name is close, else nothing."""
+    close = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,114 @@
+"""The configuration file: TOML, read once into a frozen model; an unknown key is an error that names it.
+
+.. code-block:: toml
+
+    [columns]
+    label = "fraud_bool"
+    time = "month"
+
+    [costs]
+    false_positive = 0.057
+    false_negative = 1.0      # or the name of a column: false_negative = "amount"
+
+    [model]
+    method = "deccaf"
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from deccaf.costs import Class, Cost, Costs
+from deccaf.errors import ConfigError, did_you_mean
+from deccaf.schema import Columns
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class CostsTable(_Table):
+    """The `[costs]` table: two numbers (or columns), or a matrix with its classes."""
+
+    false_positive: Cost | None = None
+    false_negative: Cost | None = None
+    matrix: list[list[Cost]] | None = None
+    classes: list[Class] | None = None
+    scale: str | None = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> CostsTable:
+        if (self.matrix is None) == (self.false_positive is None):
+            raise ValueError("give false_positive and false_negative, or matrix and classes")
+        if self.matrix is not None and (self.classes is None or self.false_negative is not None):
+            raise ValueError("a matrix needs classes, and no false_negative")
+        if self.matrix is None and self.classes is not None and len(self.classes) != 2:
+            raise ValueError("more than two classes need a matrix")
+        return self
+
+    def build(self) -> Costs:
+        """The costs that the table describes."""
+        if self.matrix is not None:
+            return Costs.from_matrix(self.matrix, self.classes or [], scale=self.scale)
+        first, second = self.classes or (0, 1)
+        return Costs.binary(
+            0.0 if self.false_positive is None else self.false_positive,
+            1.0 if self.false_negative is None else self.false_negative,
+            classes=(first, second),
+            scale=self.scale,
+        )
+
+
+class ModelTable(_Table):
+    """The `[model]` table: how to learn."""
+
+    method: Literal["deccaf", "paper", "ova"] = "deccaf"
+    budget: Literal["quick", "standard", "paper"] = "quick"
+    seed: int = Field(0, ge=0)
+
+
+class Config(_Table):
+    """All of a configuration file."""
+
+    columns: Columns = Columns()
+    costs: CostsTable
+    model: ModelTable = ModelTable()
+
+    @classmethod
+    def read(cls, path: str | Path) -> Config:
+        """Read a TOML file; whatever is wrong with it is a `ConfigError` that names the key."""
+        try:
+            data = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise ConfigError(f"{path}: cannot be read: {error}") from error
+        try:
+            config = cls.model_validate(data)
+            config.costs.build()
+        except ValidationError as error:
+            raise ConfigError(f"{path}: {_explain(error)}") from error
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from error
+        return config
+
+
+def _explain(error: ValidationError) -> str:
+    """The first complaint in words, with how many more there are."""
+    first = error.errors()[0]
+    keys = [str(part) for part in first["loc"]]
+    where = f"[{keys[0]}] {'.'.join(keys[1:])}".strip() if keys else "the file"
+    if first["type"] == "extra_forbidden":
+        tables: dict[str, type[BaseModel]] = {"columns": Columns, "costs": CostsTable, "model": ModelTable}
+        known = tables[keys[0]].model_fields if len(keys) > 1 and keys[0] in tables else Config.model_fields
+        message = f"{where}: unknown key; known are {', '.join(known)}" + did_you_mean(keys[-1], known)
+    elif first["type"] == "missing":
+        message = f"{where}: missing"
+    else:
+        message = f"{where}: {first['msg'].removeprefix('Value error, ')}"
+        if len(keys) > 1:
+            message += f", got {first['input']!r}"
+    more = error.error_count() - 1
+    return message + (f" (and {more} more)" if more else "")

@@ -1,0 +1,190 @@
+"""Which column plays which part, and what the features are: the schema that a model remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, field_validator
+
+from deccaf.errors import DataError, did_you_mean, show
+
+MAX_LEVELS = 10_000
+
+
+class Columns(BaseModel):
+    """Which column plays which part; the `[columns]` table of a configuration file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    case: str = "case_id"
+    label: str = "label"
+    time: str = "time"
+    group: tuple[str, ...] = ()
+    """Columns to report on or to split by; no features, unless `features` names them."""
+    categorical: tuple[str, ...] = ()
+    """Columns of numbers that are names (a branch code); text columns are categorical anyway."""
+    features: tuple[str, ...] | None = None
+    """All columns without another part, unless named here."""
+
+    @field_validator("group", "categorical", "features", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return (value,)
+        return tuple(value) if isinstance(value, list) else value
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One column that models see: a number, or a category with its stored levels."""
+
+    name: str
+    kind: Literal["number", "category"]
+    levels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The features that a model was fitted on, in order; new cases are cast to it."""
+
+    features: tuple[Feature, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The features' names, in order."""
+        return [feature.name for feature in self.features]
+
+    @classmethod
+    def infer(cls, frame: pd.DataFrame, columns: Columns, reserved: Collection[str]) -> Schema:
+        """The features of a training table: everything without another part, or what `columns` names."""
+        names = list(columns.features) if columns.features is not None else list(frame.columns)
+        if columns.features is None:
+            names = [name for name in names if name not in reserved]
+        require_columns(frame, [*names, *columns.categorical])
+        if not names:
+            raise DataError("no feature column is left; name some under [columns] features")
+        return cls(tuple(_infer_feature(frame[name], name in columns.categorical) for name in names))
+
+    def cast(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The features of `frame` as float64 and categories; an unseen level becomes missing."""
+        require_columns(frame, self.names)
+        return pd.DataFrame(
+            {feature.name: _cast_feature(frame[feature.name], feature) for feature in self.features},
+            index=frame.index,
+        )
+
+    def unseen(self, frame: pd.DataFrame) -> dict[str, int]:
+        """How many values of each category are levels that the schema does not know."""
+        counts = {}
+        for feature in self.features:
+            if feature.kind == "category":
+                known = _as_text(frame[feature.name]).isin(feature.levels) | frame[feature.name].isna()
+                counts[feature.name] = int((~known).sum())
+        return {name: count for name, count in counts.items() if count}
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Plain lists and names, for a file."""
+        return [{"name": f.name, "kind": f.kind, "levels": list(f.levels)} for f in self.features]
+
+    @classmethod
+    def from_dict(cls, data: Sequence[Mapping[str, Any]]) -> Schema:
+        """Rebuild what `to_dict` gave."""
+        return cls(tuple(Feature(f["name"], f["kind"], tuple(f["levels"])) for f in data))
+
+
+def require_columns(frame: pd.DataFrame, names: Collection[str]) -> None:
+    """Every named column is there, or a `DataError` names the first that is not."""
+    missing = [name for name in dict.fromkeys(names) if name not in frame.columns]
+    if missing:
+        raise DataError(
+            f"column {missing[0]!r}: missing ({len(missing)} of {len(set(names))} needed columns are)"
+            + did_you_mean(missing[0], map(str, frame.columns))
+        )
+
+
+def no_missing(values: pd.Series, ids: pd.Series | None = None) -> pd.Series:
+    """The values themselves, or a `DataError` where one is missing."""
+    missing = values.isna().to_numpy()
+    if missing.any():
+        first = int(missing.argmax())
+        where = f"row {first + 1}" if ids is None else f"case {show(ids.iloc[first])}"
+        raise DataError(f"column {values.name!r}: {missing.sum()} value(s) missing, first: in {where}")
+    return values
+
+
+def _infer_feature(values: pd.Series, declared_category: bool) -> Feature:
+    name, dtype = str(values.name), values.dtype
+    if not declared_category and (pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype)):
+        return Feature(name, "number")
+    if pd.api.types.is_datetime64_any_dtype(dtype) or pd.api.types.is_timedelta64_dtype(dtype):
+        raise DataError(
+            f"column {name!r}: holds dates; turn it into numbers, or leave it out of [columns] features"
+        )
+    if not declared_category and values.isna().all():
+        return Feature(name, "number")
+    if not declared_category and not isinstance(dtype, pd.CategoricalDtype):
+        _refuse_mixed(values)
+    levels = tuple(sorted(_as_text(values).dropna().unique()))
+    if len(levels) > MAX_LEVELS:
+        raise DataError(
+            f"column {name!r}: {len(levels):,} different names (at most {MAX_LEVELS:,}), "
+            f"first: {levels[0]!r}; it looks like an identifier: leave it out of [columns] features"
+        )
+    return Feature(name, "category", levels)
+
+
+def _refuse_mixed(values: pd.Series) -> None:
+    """Text that is mostly numbers is a damaged number column, not a category."""
+    present = values.dropna()
+    numbers = pd.to_numeric(present.astype(str), errors="coerce").notna()
+    if 2 * numbers.sum() >= len(present):
+        if numbers.all():
+            offence = f"holds numbers stored as text, first: {show(present.iloc[0])}"
+        else:
+            first = int((~numbers).to_numpy().argmax())
+            offence = (
+                f"mixes numbers and text: {(~numbers).sum()} of {len(present)} value(s) are no numbers, "
+                f"first: {show(present.iloc[first])} in case {show(present.index[first])}"
+            )
+        raise DataError(
+            f"column {values.name!r}: {offence}; correct it, or name it under [columns] categorical"
+        )
+
+
+def _cast_feature(values: pd.Series, feature: Feature) -> pd.Series:
+    if feature.kind == "category":
+        levels = pd.Index(feature.levels, dtype="str")
+        codes = levels.get_indexer(pd.Index(_as_text(values)))
+        return pd.Series(pd.Categorical.from_codes(codes, levels), values.index)
+    if not (pd.api.types.is_numeric_dtype(values.dtype) or values.isna().all()):
+        numbers = pd.to_numeric(values.astype(object), errors="coerce")
+        wrong = (numbers.isna() & values.notna()).to_numpy()
+        if wrong.any():
+            first = int(wrong.argmax())
+            raise DataError(
+                f"column {feature.name!r}: {wrong.sum()} value(s) are no numbers, "
+                f"first: {show(values.iloc[first])} in case {show(values.index[first])}"
+            )
+        values = numbers
+    cast = values.astype("float64")
+    infinite = np.isinf(cast.to_numpy())
+    if infinite.any():
+        first = int(infinite.argmax())
+        raise DataError(
+            f"column {feature.name!r}: {infinite.sum()} infinite value(s), first: in case "
+            f"{show(values.index[first])}; leave unknown values empty"
+        )
+    return cast
+
+
+def _as_text(values: pd.Series) -> pd.Series:
+    """Levels as text; numbers that are names lose a trailing .0, which only a missing neighbour caused."""
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        values = values.astype(values.cat.categories.dtype)
+    if pd.api.types.is_float_dtype(values.dtype) and (values.dropna() % 1 == 0).all():
+        values = values.astype("Int64")
+    return values.astype("str").where(values.notna())

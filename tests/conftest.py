@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+_SHARED = Path(os.environ.get("DECCAF_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder with the real data, which is not part of the project."""
+    if not (_SHARED / "baf_facts").is_dir():
+        pytest.skip("the real data is absent; set DECCAF_SHARED_DATA to its folder")
+    return _SHARED
+
+
+@pytest.fixture
+def cases_frame() -> pd.DataFrame:
+    """Eight loan applications over two months: small enough to check by hand."""
+    return pd.DataFrame(
+        {
+            "case_id": [f"a{k}" for k in range(8)],
+            "amount": [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, np.nan],
+            "channel": ["web", "web", "branch", None, "phone", "web", "web", "branch"],
+            "label": [0, 1, 0, 0, 1, 0, 0, 1],
+            "time": [1, 1, 1, 1, 2, 2, 2, 2],
+        }
+    )
+
+
+@pytest.fixture
+def decisions_frame() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "case_id": [f"a{k}" for k in range(8)],
+            "expert_id": ["ann", "bob"] * 4,
+            "decision": [0, 1, 1, 0, 1, 0, 0, 0],
+        }
+    )
