@@ -176,10 +176,7 @@ class Capacity:
     def _exactly(cls, makers: Sequence[str], shares: NDArray[np.float64], cases: int) -> Capacity:
         if not makers or cases < 0:
             raise ConfigError(f"capacity needs makers and cases, got {len(makers)} makers and {cases} cases")
-        exact = shares / shares.sum() * cases
-        loads = np.floor(exact).astype(np.int64)
-        # Largest remainders get what rounding down left over.
-        loads[np.argsort(loads - exact, kind="stable")[: cases - loads.sum()]] += 1
+        loads = apportion(shares / shares.sum(), cases)
         table = {str(name): int(load) for name, load in zip(makers, loads, strict=True)}
         return cls.of(table, table)
 
@@ -197,6 +194,14 @@ class Capacity:
     def _known_maker(self, maker: str) -> None:
         if maker not in self.upper.columns:
             raise DataError(f"{maker!r} is not on the roster" + did_you_mean(maker, self.makers))
+
+
+def apportion(shares: NDArray[np.float64], total: int) -> Limits:
+    """Whole numbers in these shares (they sum to 1) that sum to `total`; leftovers go to large remainders."""
+    exact = shares * total
+    parts = np.floor(exact + 1e-9).astype(np.int64)  # a share of 3 units must not become 2 by rounding
+    parts[np.argsort(parts - exact, kind="stable")[: total - parts.sum()]] += 1
+    return parts
 
 
 def _whole_numbers(values: pd.Series, table: pd.DataFrame) -> pd.Series:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -27,11 +27,13 @@ from deccaf.errors import ConfigError, did_you_mean
 from deccaf.schema import Columns
 
 
-class _Table(BaseModel):
+class Table(BaseModel):
+    """A table of a configuration file: frozen, with no keys but its own."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class CostsTable(_Table):
+class CostsTable(Table):
     """The `[costs]` table: two numbers (or columns), or a matrix with its classes."""
 
     false_positive: Cost | None = None
@@ -63,7 +65,7 @@ class CostsTable(_Table):
         )
 
 
-class ModelTable(_Table):
+class ModelTable(Table):
     """The `[model]` table: how to learn."""
 
     method: Literal["deccaf", "paper", "ova"] = "deccaf"
@@ -71,7 +73,7 @@ class ModelTable(_Table):
     seed: int = Field(0, ge=0)
 
 
-class Config(_Table):
+class Config(Table):
     """All of a configuration file."""
 
     columns: Columns = Columns()
@@ -81,28 +83,36 @@ class Config(_Table):
     @classmethod
     def read(cls, path: str | Path) -> Config:
         """Read a TOML file; whatever is wrong with it is a `ConfigError` that names the key."""
+        config = read_toml(path, cls)
         try:
-            data = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise ConfigError(f"{path}: cannot be read: {error}") from error
-        try:
-            config = cls.model_validate(data)
             config.costs.build()
-        except ValidationError as error:
-            raise ConfigError(f"{path}: {_explain(error)}") from error
         except ConfigError as error:
             raise ConfigError(f"{path}: {error}") from error
         return config
 
 
-def _explain(error: ValidationError) -> str:
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def read_toml(path: str | Path, model: type[_Model]) -> _Model:
+    """Read a TOML file into `model`; whatever is wrong with it is a `ConfigError` that names the key."""
+    try:
+        data = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {_explain(error, model)}") from error
+
+
+def _explain(error: ValidationError, model: type[BaseModel]) -> str:
     """The first complaint in words, with how many more there are."""
     first = error.errors()[0]
     keys = [str(part) for part in first["loc"]]
     where = f"[{keys[0]}] {'.'.join(keys[1:])}".strip() if keys else "the file"
     if first["type"] == "extra_forbidden":
-        tables: dict[str, type[BaseModel]] = {"columns": Columns, "costs": CostsTable, "model": ModelTable}
-        known = tables[keys[0]].model_fields if len(keys) > 1 and keys[0] in tables else Config.model_fields
+        known = _keys_beside(model, keys)
         message = f"{where}: unknown key; known are {', '.join(known)}" + did_you_mean(keys[-1], known)
     elif first["type"] == "missing":
         message = f"{where}: missing"
@@ -112,3 +122,18 @@ def _explain(error: ValidationError) -> str:
             message += f", got {first['input']!r}"
     more = error.error_count() - 1
     return message + (f" (and {more} more)" if more else "")
+
+
+def _keys_beside(model: type[BaseModel], keys: list[str]) -> list[str]:
+    """The keys that may stand where the last of `keys` stands."""
+    for key in keys[:-1]:
+        if key in model.model_fields:
+            model = _model_in(model.model_fields[key].annotation) or model
+    return list(model.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model that an annotation holds, inside a list, a dict or beside None too."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _model_in(part))), None)

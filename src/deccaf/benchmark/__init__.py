@@ -1,0 +1,1 @@
+"""Experiments and their reports: what is run, drawn and written down."""

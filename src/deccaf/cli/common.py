@@ -1,0 +1,60 @@
+"""What every command shares: consoles, the progress display, tables."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, Protocol
+
+import pandas as pd
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+out = Console()
+err = Console(stderr=True)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the table as JSON on stdout.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="The same seed gives the same output.")]
+
+
+class Advance(Protocol):
+    """Called by long work at the start of each step, with what it does now."""
+
+    def __call__(self, step: str, /) -> None:
+        """Say which step begins."""
+
+
+@contextmanager
+def steps(total: int) -> Iterator[Advance]:
+    """A progress bar of `total` named steps on a terminal; nothing at all elsewhere."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=err, disable=not sys.stderr.isatty(), transient=True) as progress:
+        task = progress.add_task("", total=total, completed=-1)
+
+        def advance(step: str, /) -> None:
+            progress.update(task, advance=1, description=step)
+
+        yield advance
+
+
+def show_table(table: pd.DataFrame, *, title: str, as_json: bool) -> None:
+    """Print a table for people, or with `as_json` its records for programs."""
+    if as_json:
+        print(json.dumps(json.loads(table.to_json(orient="records")), indent=2))
+        return
+    grid = Table(title=title, title_justify="left", title_style="bold", header_style="dim")
+    for name in table.columns:
+        grid.add_column(str(name), justify="right" if pd.api.types.is_numeric_dtype(table[name]) else "left")
+    for row in table.itertuples(index=False):
+        grid.add_row(*[_cell(value) for value in row])
+    out.print(grid)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.3f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,96 @@
+"""`deccaf simulate team`: experts who decide the cases of a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+import typer
+
+from deccaf.benchmark.team_report import TeamStudy, study_team, team_report
+from deccaf.cli.common import JsonOption, SeedOption, err, show_table, steps
+from deccaf.files import read_frame, write_frame
+from deccaf.simulate.history import random_history
+from deccaf.simulate.team import SyntheticTeam
+from deccaf.simulate.team_build import build_team, fitting_cases, protected_groups, reference_cost
+from deccaf.simulate.team_config import TeamConfig
+from deccaf.simulate.team_files import save_team
+from deccaf.tables import Cases
+
+_STEPS = 5
+
+
+def team(
+    cases: Annotated[Path, typer.Option(help="Labelled cases: .parquet or .csv.")],
+    config: Annotated[Path, typer.Option(help="Description of the team: team.toml.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write to.")],
+    per_case: Annotated[int, typer.Option(min=1, help="How many random experts decide each case.")] = 1,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Simulate a team of experts on labelled cases.
+
+    Writes cases, the history (decisions.parquet: one random expert per case, with propensities), what every
+    expert says on every case (all_decisions.parquet), the true chances of error (probabilities.parquet), the
+    team itself (parameters.parquet, team.json), and report.html with its pictures.
+    """
+    described = TeamConfig.read(config)
+    costs = described.costs.build()
+    with steps(_STEPS) as step:
+        step("Reading cases")
+        frame = read_frame(cases)
+        table = Cases.from_frame(frame, columns=described.columns, costs=costs, require=["label"])
+        step("Drawing the team")
+        members = build_team(described, table, seed)
+        step("Deciding")
+        fit = fitting_cases(described, table)
+        study = study_team(
+            members,
+            table,
+            costs,
+            seed,
+            fit=fit,
+            groups=protected_groups(described.features, table),
+            classifier_cost=reference_cost(described, fit, costs),
+            classifier="the classifier"
+            if described.fit.classifier_cost
+            else "the best threshold on the score",
+        )
+        history = random_history(members, table, seed, per_case=per_case)
+        step("Writing tables")
+        write_frame(frame, out / "cases.parquet")
+        write_frame(history, out / "decisions.parquet")
+        write_frame(_every_decision(study), out / "all_decisions.parquet")
+        write_frame(error_table(members, table), out / "probabilities.parquet")
+        save_team(members, out)
+        step("Drawing pictures")
+        page = team_report(study, f"deccaf simulate team, seed {seed}.").write(out)
+    show_table(
+        study.performance.reset_index(),
+        title=f"{len(members)} experts on {len(table):,} cases: expected rates and cost",
+        as_json=as_json,
+    )
+    err.print(f"Report: {page}")
+
+
+def error_table(members: SyntheticTeam, cases: Cases) -> pd.DataFrame:
+    """True chances of error, one row per case and expert: `error_if_<class>` for each possible truth."""
+    wide = {
+        f"error_if_{name}": members.error_probabilities(cases, truth=y)
+        for y, name in enumerate(members.classes)
+    }
+    experts = len(members)
+    table = pd.DataFrame(
+        {
+            "case_id": cases.ids.repeat(experts),
+            "expert_id": pd.Categorical(list(members.experts) * len(cases), list(members.experts)),
+        }
+    )
+    return table.assign(**{name: chances.to_numpy().ravel() for name, chances in wide.items()})
+
+
+def _every_decision(study: TeamStudy) -> pd.DataFrame:
+    names = pd.Series(list(study.team.classes))
+    said = {expert: names.iloc[study.decisions[expert]].to_numpy() for expert in study.team.experts}
+    return pd.DataFrame({"case_id": study.decisions.index, **said})
