@@ -54,6 +54,11 @@ def show_table(table: pd.DataFrame, *, title: str, as_json: bool) -> None:
     out.print(grid)
 
 
+def say(message: str) -> None:
+    """A line for people, on stderr; never broken, so that a path in it can be copied."""
+    err.print(message, soft_wrap=True, highlight=False, markup=False)
+
+
 def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.3f}"

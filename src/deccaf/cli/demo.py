@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from deccaf.benchmark.demo import STEPS, run_demo
-from deccaf.cli.common import JsonOption, SeedOption, err, show_table, steps
+from deccaf.cli.common import JsonOption, SeedOption, say, show_table, steps
 
 
 def demo(
@@ -27,4 +27,4 @@ def demo(
     with steps(STEPS) as step:
         found = run_demo(out, rows=rows, seed=seed, step=step)
     show_table(found.table, title="Alerts at a 5 % false-positive rate, by month", as_json=as_json)
-    err.print(f"Report: {found.page}")
+    say(f"Report: {found.page}")

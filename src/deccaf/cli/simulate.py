@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from deccaf.cli.common import JsonOption, SeedOption, err, show_table, steps
+from deccaf.cli.common import JsonOption, SeedOption, say, show_table, steps
 from deccaf.cli.simulate_team import team
 from deccaf.files import write_frame
 from deccaf.simulate import build_alert_sets, generate_applications, load_baf
@@ -34,7 +34,7 @@ def applications(out: OutOption, rows: RowsOption = 1_000_000, seed: SeedOption 
         frame = generate_applications(rows, seed=seed)
         step("Writing")
         write_frame(frame, out)
-    err.print(f"{len(frame):,} applications, {frame['fraud_bool'].sum():,} of them fraud: {out}")
+    say(f"{len(frame):,} applications, {frame['fraud_bool'].sum():,} of them fraud: {out}")
 
 
 @simulate.command(epilog="Example: deccaf simulate alerts --rate 0.05 --out alerts.parquet")

@@ -9,7 +9,7 @@ import pandas as pd
 import typer
 
 from deccaf.benchmark.team_report import TeamStudy, study_team, team_report
-from deccaf.cli.common import JsonOption, SeedOption, err, show_table, steps
+from deccaf.cli.common import JsonOption, SeedOption, say, show_table, steps
 from deccaf.files import read_frame, write_frame
 from deccaf.simulate.history import random_history
 from deccaf.simulate.team import SyntheticTeam
@@ -71,7 +71,7 @@ def team(
         title=f"{len(members)} experts on {len(table):,} cases: expected rates and cost",
         as_json=as_json,
     )
-    err.print(f"Report: {page}")
+    say(f"Report: {page}")
 
 
 def error_table(members: SyntheticTeam, cases: Cases) -> pd.DataFrame:
