@@ -1,0 +1,21 @@
+"""Who gets what: cases to decision makers at least total loss, within everyone's limits.
+
+A *maker* is one column of the loss: a person, or the machine. A *limit* is the least (`lower`) and the
+most (`upper`) cases a maker gets. A *price* is what one more unit of a maker's upper limit would save. The
+*gap* is how far from the optimum a plan can at most be, proved by the prices.
+
+    from deccaf.assign import solve
+    plan = solve(loss, upper)          # cases x makers, one upper limit per maker
+    plan.maker, plan.objective, plan.prices, plan.gap
+
+Inside: `problem` (inputs and result), `solve` (choice of method), `transport` (the exact solver) on top of
+`scan` (passes over the matrix), `pricing` and `newton` (prices), `refine` (the open cases), `flow`
+(OR-Tools) and `duals` (shadow prices, certificate); `feasibility` (why there is no plan), `verify`,
+`general` (CP-SAT, LP).
+"""
+
+from deccaf.assign.problem import Assignment, AssignmentProblem
+from deccaf.assign.solve import solve, solve_batches, solve_problem
+from deccaf.assign.verify import verify
+
+__all__ = ["Assignment", "AssignmentProblem", "solve", "solve_batches", "solve_problem", "verify"]

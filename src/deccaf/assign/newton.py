@@ -1,0 +1,202 @@
+"""Newton steps on the makers' prices, over the open arcs.
+
+A price set is right when every maker, taking the cases that like it best, ends up with its load. The density
+of cases at the boundary between two makers tells how loads answer to prices: a J x J Laplacian. It serves
+twice: for Newton steps towards the right loads, and for the size of the error that sampling leaves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from deccaf.assign.flow import Limits
+from deccaf.assign.scan import Arcs, Bools, Floats, Ints, narrow
+
+STEPS = 10
+BANDWIDTH = 0.3  # share of the open cases whose runner-up is counted as near, at first
+EPS = float(np.finfo(np.float64).eps)
+TINY = float(np.finfo(np.float64).tiny) * 1e20
+
+
+@dataclass(frozen=True)
+class Balance:
+    """Where the cases go at some prices, and how that would change."""
+
+    shift: Floats
+    load: Floats
+    error: Floats  # load beyond what the price wants
+    held: Bools  # makers within their limits at price 0
+    laplacian: Floats
+    runner_up: Floats  # how much worse each open case's second choice is
+
+    @property
+    def left(self) -> float:
+        """Cases in the wrong place."""
+        return float(np.abs(self.error).sum())
+
+    def matrix(self) -> Floats:
+        """The Laplacian with a light ridge, for makers whose boundaries hardly show."""
+        diagonal = np.diag(self.laplacian)
+        ridge = 1e-3 * np.maximum(diagonal, max(1e-3 * float(diagonal.mean()), TINY))
+        result: Floats = self.laplacian + np.diag(ridge)
+        return result
+
+    def reach(self) -> Floats:
+        """How far prices may still be off: what the load errors ask for, and the next few cases."""
+        matrix, moving, change = self.matrix(), ~self.held, np.zeros(len(self.load))
+        change[moving] = np.linalg.solve(matrix[np.ix_(moving, moving)], self.error[moving])
+        if moving.any() and self.loose(self.held):
+            change[moving] -= np.median(change[moving])
+        result: Floats = 3 * np.abs(change) + 8 / np.diag(matrix)
+        return result
+
+    def standard_errors(self, limits: Limits, weight: float, sampled: float) -> Floats:
+        """Of prices found on a sample, where each case stands for `weight` of all.
+
+        A maker held at price 0 well within its limits stays there. If no such maker is near, a common shift
+        of all prices is left out, as it changes no choice.
+        """
+        load = self.load / weight
+        spread = 6 * np.sqrt(load + 1) * weight
+        low = (self.load - spread >= limits.lower) | (limits.lower == 0)
+        moving = ~(self.held & low & (self.load + spread <= limits.upper))
+        errors: Floats = np.zeros(len(load))
+        if not moving.any():
+            return errors
+        matrix = self.matrix()[np.ix_(moving, moving)] / weight
+        inverse, load = np.linalg.inv(matrix), np.maximum(load[moving], 1.0)
+        with np.errstate(over="ignore"):  # where no case answers to a price, its error is infinite
+            if self.loose(~moving):
+                inverse -= (np.diag(matrix) / np.trace(matrix)) @ inverse
+                inverse -= (inverse @ (load / load.sum()))[:, None]
+            errors[moving] = np.sqrt((inverse**2 @ load) * max(1.0 - sampled, EPS))
+        return errors
+
+    def loose(self, anchored: Bools) -> bool:
+        """Whether no case is near the boundary of a maker whose price is anchored."""
+        ties = -self.laplacian[np.ix_(~anchored, anchored)].sum()
+        return bool(ties <= 1e-6 * np.trace(self.laplacian))
+
+
+def balance(
+    arcs: Arcs,
+    limits: Limits,
+    centre: Floats,
+    shift: Floats,
+    tie: float = 0.0,
+    weight: float = 1.0,
+    share: float = BANDWIDTH,
+) -> Balance:
+    """Loads at `centre + shift`, and the density of cases near the boundaries.
+
+    `weight` is how many cases each one stands for, `share` the part of the open cases that counts as near.
+    """
+    makers = len(shift)
+    above = arcs.value(shift, tie)
+    above -= arcs.least(above)[arcs.case]
+    best = np.flatnonzero(above <= 0)
+    best = best[np.diff(arcs.case[best], prepend=-1) != 0]
+    load: Floats = (arcs.load + np.bincount(arcs.maker[best], minlength=makers)) * np.float64(weight)
+    above[best] = np.inf
+    runner_up = arcs.least(above)
+    place = min(len(runner_up) - 1, max(int(share * len(runner_up)), 4 * makers))
+    width = max(float(np.partition(runner_up, place)[place]), TINY) if len(runner_up) else 1.0
+    near = np.flatnonzero(above <= np.minimum(runner_up, width)[arcs.case])
+    pairs = arcs.maker[best][arcs.case[near]].astype(np.int64) * makers + arcs.maker[near]
+    density = _density(pairs, above[near], makers, width) * weight
+    error, held = _errors(load, limits, centre + shift)
+    return Balance(shift, load, error, held, np.diag(density.sum(axis=1)) - density, runner_up)
+
+
+def _density(pairs: Ints, distance: Floats, makers: int, width: float) -> Floats:
+    """Cases per unit of price at the boundary of each pair of makers.
+
+    If cases lie evenly up to some distance from the boundary, that is their number over twice their mean
+    distance, whether they reach to the edge of the bandwidth or, between makers much alike, not nearly.
+    """
+    shape = (makers, makers)
+    count = np.bincount(pairs, minlength=makers * makers).reshape(shape)
+    total = np.bincount(pairs, distance, minlength=makers * makers).reshape(shape)
+    # both sides of a boundary estimate the same density; one more case at the edge keeps a few zeros in check
+    both, total = count + count.T, total + total.T + width
+    density: Floats = both**2 / (4 * total)
+    return density
+
+
+def _errors(load: Floats, limits: Limits, prices: Floats) -> tuple[Floats, Bools]:
+    """How far each load is from where its price wants it; makers at price 0 within their limits are held."""
+    fixed = limits.room == 0
+    high = fixed | (load > limits.upper) | (prices > 0)
+    low = ~high & ((load < limits.lower) | (prices < 0))
+    target = np.where(high, limits.upper, np.where(low, limits.lower, load))
+    return load - target, ~(high | low)
+
+
+def correct(
+    arcs: Arcs,
+    limits: Limits,
+    centre: Floats,
+    start: Floats,
+    box: Floats,
+    tie: float = 0.0,
+    weight: float = 1.0,
+    reach: float = np.inf,
+) -> Balance:
+    """Damped Newton steps from `start`, inside the box, until hardly a case is in the wrong place.
+
+    Prices stay within `reach` of the start: where few cases answer, a step would go anywhere.
+    """
+    low, high = np.maximum(-box, start - reach), np.minimum(box, start + reach)
+    share, damping = BANDWIDTH, 1.0
+    now = balance(arcs, limits, centre, start, tie, weight, share)
+    goal, narrowed = 3.0 * len(centre) * weight, False
+    for _ in range(STEPS):
+        if now.left <= goal or now.held.all() or damping < 0.05:
+            break
+        shift = now.shift + damping * (_step(now, limits, centre, low, high) - now.shift)
+        then = balance(arcs, limits, centre, shift, tie, weight, share / 2)
+        if then.left >= now.left:
+            share, damping = share / 2, 0.4 * damping
+            continue
+        if then.left < 0.5 * now.left:
+            share, damping = share / 2, min(1.0, 2 * damping)
+        if then.left < 0.2 * now.left and not narrowed:  # the next steps are much shorter
+            window = np.full(len(box), np.abs(then.shift - now.shift).max() / 2)
+            arcs, narrowed = narrow(arcs, arcs.value(shift, tie), window)[0], True
+        now = then
+    return now
+
+
+def _step(now: Balance, limits: Limits, centre: Floats, low: Floats, high: Floats) -> Floats:
+    """One Newton step; a price that would change sign stops at 0, where a maker with room may stay."""
+    prices, matrix = centre + now.shift, now.matrix()
+    moving, change = ~now.held, np.zeros(len(centre))
+    loose = now.loose(now.held)
+    released = _released(now, limits, prices) if loose else None
+    if released is not None:
+        moving[released], change[released] = False, -prices[released]
+    change[moving] = np.linalg.solve(
+        matrix[np.ix_(moving, moving)], now.error[moving] - (matrix @ change)[moving]
+    )
+    if loose and released is None and moving.any():
+        change[moving] -= np.median(change[moving])
+    new = centre + np.clip(now.shift + change, low, high)
+    crosses = (limits.room > 0) & (prices * new < 0)
+    result: Floats = np.where(crosses, -centre, new - centre)
+    if released is not None and low[released] <= -centre[released] <= high[released]:
+        result[released] = -centre[released]
+    return result
+
+
+def _released(now: Balance, limits: Limits, prices: Floats) -> int | None:
+    """With all prices moving and too few cases for their targets, the lowest price must fall to 0.
+
+    Likewise the least negative one must rise to 0 when there are too many.
+    """
+    excess = now.error.sum()
+    able = ~now.held & (limits.room > 0) & (prices >= 0 if excess < 0 else prices <= 0)
+    if excess == 0 or not able.any():
+        return None
+    return int(np.flatnonzero(able)[np.argmin(np.abs(prices[able]))])

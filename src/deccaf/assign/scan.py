@@ -1,0 +1,297 @@
+"""Passes over the loss matrix, in chunks that fit the cache and on every core.
+
+Nothing here copies the matrix: a pass reads a block of rows, adds the makers' prices in a small buffer and
+keeps what it was asked for. NumPy releases the interpreter lock, so plain threads are enough, and chunks are
+put together in order, so the result does not depend on how many threads there are.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+T = TypeVar("T")
+
+CHUNK_ELEMENTS = 1 << 17  # about 1 MB of float64, a level-2 cache
+ROUNDING = 8 * float(np.finfo(np.float64).eps)  # relative to a loss, what decimals and sums leave
+THREAD_ELEMENTS = 1 << 20  # below this a second thread costs more than it saves
+
+
+@dataclass(frozen=True)
+class Jitter:
+    """The tie rule: a seeded number in [0, 1) for every case and maker.
+
+    Among plans of equal cost the one with the smallest sum of these numbers wins. Products of a random odd
+    number per case and one per maker, modulo 2^32, are as good as independent here, cost one multiplication,
+    and treat every column alike.
+    """
+
+    seed: int
+    makers: NDArray[np.uint32]
+
+    @classmethod
+    def of(cls, seed: int, makers: int) -> Jitter:
+        """Draw the makers' multipliers."""
+        odd = np.random.default_rng([seed, 0x7135]).integers(0, 1 << 31, makers, dtype=np.uint32)
+        return cls(seed, odd * np.uint32(2) + np.uint32(1))
+
+    def of_cases(self, rows: Ints) -> NDArray[np.uint32]:
+        """One random odd number per case (splitmix64 of its row number)."""
+        key = np.uint64((self.seed * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) & (2**64 - 1))
+        x = (rows.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) ^ key
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return (x >> np.uint64(32)).astype(np.uint32) | np.uint32(1)
+
+    def of_arcs(self, rows: Ints, makers: NDArray[Any]) -> Floats:
+        """The numbers of single arcs."""
+        numbers: Floats = (self.of_cases(rows) * self.makers[makers]) * 2.0**-32
+        return numbers
+
+    def of_block(self, rows: Ints) -> Floats:
+        """The numbers of whole rows."""
+        numbers: Floats = (self.of_cases(rows)[:, None] * self.makers) * np.float64(2.0**-32)
+        return numbers
+
+
+@dataclass(frozen=True)
+class Losses:
+    """The matrix as the passes see it: values, who may do what, and the tie rule."""
+
+    values: NDArray[Any]
+    eligible: Bools | None
+    jitter: Jitter
+    closed: Ints  # makers with no capacity at all: they take no part
+    row_ids: Ints | None = None  # rows of the full matrix, for a sample
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Cases and makers."""
+        return self.values.shape[0], self.values.shape[1]
+
+    def take(self, rows: Ints) -> Losses:
+        """A sample of the cases."""
+        eligible = None if self.eligible is None else self.eligible[rows]
+        return replace(self, values=self.values[rows], eligible=eligible, row_ids=rows)
+
+    def ids(self, rows: Ints) -> Ints:
+        """Row numbers in the full matrix."""
+        return rows if self.row_ids is None else self.row_ids[rows]
+
+    def priced(self, start: int, stop: int, prices: NDArray[Any], tie: float = 0.0) -> NDArray[Any]:
+        """A buffer with loss plus price (plus `tie` times the tie rule); infinite where not eligible."""
+        block: NDArray[Any] = np.add(self.values[start:stop], prices, order="C")
+        if tie > 0:
+            noise = self.jitter.of_block(self.ids(np.arange(start, stop)))
+            block += np.multiply(noise, tie, out=noise)
+        if self.eligible is not None:
+            block[~self.eligible[start:stop]] = np.inf
+        if len(self.closed):
+            block[:, self.closed] = np.inf
+        return block
+
+
+@dataclass(frozen=True)
+class Arcs:
+    """Arcs left to the cases that are still open, case by case.
+
+    `cost` is loss + centre price, less a constant per case that keeps it small, so that differences keep
+    their digits. `settled` holds the maker of every case that kept a single arc, and -1 for the open ones.
+    """
+
+    settled: NDArray[np.int32]
+    load: Ints  # settled cases by maker
+    rows: Ints  # row of each open case
+    first: Ints  # position of its first arc
+    case: Ints  # open case of each arc
+    maker: NDArray[np.int32]
+    cost: Floats
+    tie: Floats  # the tie rule's numbers
+    rounding: Floats  # by open case: differences in cost below this are ties
+
+    @property
+    def count(self) -> Ints:
+        """Arcs of each open case."""
+        return np.diff(np.append(self.first, len(self.maker)))
+
+    def least(self, values: Floats) -> Floats:
+        """The smallest value over each open case's arcs."""
+        return np.minimum.reduceat(values, self.first) if len(self.first) else np.empty(0)
+
+    def value(self, shift: Floats, tie: float) -> Floats:
+        """Costs at prices `centre + shift`, the tie rule included."""
+        return self.cost + shift[self.maker] + tie * self.tie
+
+
+def threads_available() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def map_chunks(work: Callable[[int, int], T], shape: tuple[int, int]) -> list[T]:
+    """Apply `work(start, stop)` to blocks of rows, in order."""
+    n, makers = shape
+    rows = max(16, CHUNK_ELEMENTS // max(makers, 1))
+    starts = range(0, n, rows)
+    if n * makers <= THREAD_ELEMENTS or (workers := threads_available()) == 1:
+        return [work(start, min(start + rows, n)) for start in starts]
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(lambda start: work(start, min(start + rows, n)), starts))
+
+
+def keep_arcs(losses: Losses, centre: Floats, box: Floats, tie: float = 0.0) -> Arcs:
+    """Prune: keep the arcs that can be best for some prices within `box` of `centre`.
+
+    An arc goes when another is better even with this maker's price at its lowest and the other's at its
+    highest. A case that keeps one arc is settled. With `tie`, this is for losses plus that much tie rule.
+    """
+    work_type = _pass_type(losses, centre, box, tie)
+    low, high = (centre - box).astype(work_type), (centre + box).astype(work_type)
+
+    def work(start: int, stop: int) -> list[NDArray[Any]]:
+        block = losses.priced(start, stop, high, tie)
+        best = block.min(axis=1)
+        block += low - high
+        flat = np.flatnonzero(block <= best[:, None])
+        return _open(losses, start, stop, flat)
+
+    return _collect(losses, centre, map_chunks(work, losses.shape))
+
+
+def _pass_type(losses: Losses, centre: Floats, box: Floats, tie: float) -> type[np.floating[Any]]:
+    """Single precision only where its rounding is small beside the box; the box is widened by it there."""
+    if losses.values.dtype != np.float32 or tie > 0 or not len(losses.values):
+        return np.float64
+    stride = max(1, len(losses.values) // 1000)
+    size = float(np.abs(losses.values[::stride]).max()) + float(np.abs(centre).max()) + float(box.max())
+    return np.float32 if box.min() > 64 * np.finfo(np.float32).eps * size else np.float64
+
+
+def _open(losses: Losses, start: int, stop: int, flat: NDArray[np.intp]) -> list[NDArray[Any]]:
+    """Settle the cases of a block that have one arc; rows, makers, losses and tie rule of the other arcs."""
+    row = flat // losses.shape[1]
+    maker = (flat - row * losses.shape[1]).astype(np.int32)
+    alone = np.bincount(row, minlength=stop - start)[row] == 1
+    settled = np.full(stop - start, -1, np.int32)
+    settled[row[alone]] = maker[alone]
+    row, maker = row[~alone] + start, maker[~alone]
+    loss = losses.values[row, maker].astype(np.float64)
+    return [settled, row, maker, loss, losses.jitter.of_arcs(losses.ids(row), maker)]
+
+
+def _collect(losses: Losses, centre: Floats, parts: list[list[NDArray[Any]]]) -> Arcs:
+    """Put the blocks together; arcs are sorted by row."""
+    settled, rows, maker, loss, tie = (np.concatenate(part) for part in zip(*parts, strict=True))
+    first, case = _runs(rows)
+    cost = loss + centre[maker]
+    best = np.minimum.reduceat(cost, first) if len(first) else np.empty(0)
+    smallest = np.minimum.reduceat(np.abs(loss), first) if len(first) else best
+    cost -= best[case]
+    load = np.bincount(settled[settled >= 0], minlength=losses.shape[1])
+    rounding = ROUNDING * (np.abs(best) + smallest)
+    return Arcs(settled, load, rows[first], first, case, maker, cost, tie, rounding)
+
+
+def _runs(sorted_keys: Ints) -> tuple[Ints, Ints]:
+    """Where each run of equal keys begins, and the run of every element."""
+    begins = np.diff(sorted_keys, prepend=-1) != 0
+    return np.flatnonzero(begins), np.cumsum(begins) - 1
+
+
+def all_arcs(losses: Losses) -> Arcs:
+    """Every eligible arc, nothing settled."""
+    n, makers = losses.shape
+    flat = np.arange(n * makers) if losses.eligible is None else np.flatnonzero(losses.eligible)
+    if len(losses.closed):
+        flat = flat[~np.isin(flat % makers, losses.closed)]
+    rows, makers_of = np.divmod(flat, makers)
+    maker = makers_of.astype(np.int32)
+    loss = losses.values[rows, maker].astype(np.float64)
+    tie = losses.jitter.of_arcs(losses.ids(rows), maker)
+    return _collect(losses, np.zeros(makers), [[np.full(n, -1, np.int32), rows, maker, loss, tie]])
+
+
+def narrow(arcs: Arcs, value: Floats, box: Floats) -> tuple[Arcs, Ints]:
+    """Prune the open cases again, around `value`; also the positions of the arcs that stay."""
+    kept = np.flatnonzero(value - box[arcs.maker] <= arcs.least(value + box[arcs.maker])[arcs.case])
+    alone = np.bincount(arcs.case[kept], minlength=len(arcs.rows))[arcs.case[kept]] == 1
+    done, kept = kept[alone], kept[~alone]
+    settled = arcs.settled.copy()
+    settled[arcs.rows[arcs.case[done]]] = arcs.maker[done]
+    load = arcs.load + np.bincount(arcs.maker[done], minlength=len(arcs.load))
+    first, case = _runs(arcs.case[kept])
+    rows = arcs.rows[arcs.case[kept[first]]]
+    rounding = arcs.rounding[arcs.case[kept[first]]]
+    inner = Arcs(
+        settled, load, rows, first, case, arcs.maker[kept], arcs.cost[kept], arcs.tie[kept], rounding
+    )
+    return inner, kept
+
+
+def residual_pass(losses: Losses, maker: NDArray[Any]) -> Floats:
+    """W[k, j]: the least a case now at k would lose by going to j, over the whole matrix (design, section 5).
+
+    Rounding is added, so that what looks like a gain is one.
+    """
+    n, makers = losses.shape
+
+    def work(start: int, stop: int) -> Floats:
+        here = maker[start:stop]
+        order = np.argsort(here, kind="stable")
+        block = losses.priced(start, stop, np.zeros(makers))
+        own = block[np.arange(stop - start), here]
+        block -= (own - ROUNDING * np.abs(own))[:, None]
+        begins = np.flatnonzero(np.diff(here[order], prepend=-1) != 0)
+        part = np.full((makers, makers), np.inf)
+        part[here[order[begins]]] = np.minimum.reduceat(block[order], begins, axis=0)
+        return part
+
+    result = np.full((makers, makers), np.inf)
+    for part in map_chunks(work, (n, makers)):
+        np.minimum(result, part, out=result)
+    return result
+
+
+def least_priced(losses: Losses, prices: Floats, tie: float = 0.0) -> Floats:
+    """Every case's cheapest loss plus price (plus `tie` times the tie rule)."""
+    parts = map_chunks(lambda start, stop: losses.priced(start, stop, prices, tie).min(axis=1), losses.shape)
+    return np.concatenate(parts)
+
+
+def slack_pass(losses: Losses, maker: NDArray[Any], prices: Floats) -> float:
+    """Sum over cases of what their maker costs, priced, above their best one."""
+
+    def work(start: int, stop: int) -> float:
+        block = losses.priced(start, stop, prices)
+        chosen = block[np.arange(stop - start), maker[start:stop]]
+        return float((chosen - block.min(axis=1)).sum())
+
+    return math.fsum(map_chunks(work, losses.shape))
+
+
+def closed_prices(losses: Losses, maker: NDArray[Any], prices: Floats) -> Floats:
+    """Prices of the closed makers: the most that a first case there would save."""
+    value = plan_losses(losses, maker) + prices[maker]
+    result = prices.copy()
+    for j in losses.closed:
+        saving = value - losses.values[:, j]
+        if losses.eligible is not None:
+            saving = saving[losses.eligible[:, j]]
+        result[j] = np.nextafter(saving.max(initial=0.0), np.inf)  # rounded up: a higher price is a safe one
+    return result
+
+
+def plan_losses(losses: Losses, maker: NDArray[Any]) -> Floats:
+    """The loss of every case under a plan."""
+    own: Floats = losses.values[np.arange(len(maker)), maker].astype(np.float64)
+    return own
