@@ -98,7 +98,7 @@ def load_baf(path: str | Path) -> pd.DataFrame:
     table = _read_parquet(path) if path.suffix == ".parquet" else _read_csv(path)
     if table.num_rows == 0:
         raise DataError(f"{path}: the file has a header and no rows")
-    frame = pd.DataFrame({name: _column(path, name, table[name]) for name in COLUMNS})
+    frame = pd.DataFrame({name: _column(path, name, table[name]) for name in COLUMNS}, copy=False)
     _check_range(path, frame[LABEL], 0, 1)
     _check_range(path, frame[MONTH], 0, MONTHS - 1)
     return frame
@@ -166,7 +166,7 @@ def _column(path: Path, name: str, values: pa.ChunkedArray) -> pd.Series:
         return _category(path, name, values)
     try:
         kind = pa.int64() if _KINDS[name] == "int" else pa.float64()
-        numbers = values.cast(kind).to_numpy()
+        numbers = np.require(values.cast(kind).to_numpy(), requirements="W")  # Arrow's memory is read-only
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise DataError(f"{path}: column {name!r}: not numbers of kind {_KINDS[name]}: {error}") from None
     if _KINDS[name] == "float" and not np.isfinite(numbers).all():
