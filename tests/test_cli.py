@@ -58,7 +58,9 @@ def test_version_and_help(run) -> None:
 
 
 def test_each_error_has_its_exit_code() -> None:
-    codes = [error.exit_code for error in (ConfigError, DataError, CapacityError, SolverError, ModelFileError)]
+    codes = [
+        error.exit_code for error in (ConfigError, DataError, CapacityError, SolverError, ModelFileError)
+    ]
     assert codes == [2, 3, 4, 5, 6]
 
 
@@ -103,9 +105,9 @@ def test_bad_input_ends_in_its_code_and_names_the_offender(
 ) -> None:
     files[name].write_text(text)
     before = sorted(files["cases"].parent.iterdir())
-    started = time.perf_counter()
+    started = time.process_time()
     got, out, err = run("check", *arguments(files))
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
     assert got == code
     assert message in " ".join(err.split())
     assert out == ""
@@ -144,9 +146,10 @@ def test_an_output_that_cannot_be_written_leaves_nothing(run, tmp_path: Path) ->
 
 
 def test_the_demo_writes_its_report(run, tmp_path: Path) -> None:
-    code, out, err = run("demo", "--rows", 60_000, "--out", tmp_path)
+    code, out, err = run("demo", "--rows", 100_000, "--out", tmp_path, "--json")
+    costs = {row["who decides"]: row["expected cost per 100 cases"] for row in json.loads(out)}
     assert code == 0
-    assert "month" in out
+    assert costs["deccaf"] < costs["analysts at random"] < costs["everything rejected"]
     assert "report.html" in " ".join(err.split())
     page = (tmp_path / "report.html").read_text()
     assert page.count("data:image/png;base64,") == len(list(tmp_path.glob("*.png")))
@@ -156,7 +159,9 @@ def test_the_demo_writes_its_report(run, tmp_path: Path) -> None:
 
 def test_the_installed_command_keeps_its_word() -> None:
     script = Path(sys.executable).with_name("deccaf")
-    done = subprocess.run([script, "check", "--cases", "none.csv", "--config", "none.toml"], capture_output=True)
+    done = subprocess.run(
+        [script, "check", "--cases", "none.csv", "--config", "none.toml"], capture_output=True
+    )
     assert done.returncode == 2
     assert b"none.toml" in done.stderr
     assert done.stdout == b""

@@ -80,10 +80,15 @@ def replacing(path: str | Path) -> Iterator[Path]:
             beside.unlink()
 
 
+def check_width(columns: int, path: str | Path) -> None:
+    """Refuse a table with more columns than anyone means to have."""
+    if columns > MAX_COLUMNS:
+        raise DataError(f"{path}: {columns:,} columns; at most {MAX_COLUMNS:,} can be read")
+
+
 def check_header(names: Sequence[str], path: str | Path) -> None:
     """Refuse a header that no later message could talk about: too wide, unnamed or ambiguous."""
-    if len(names) > MAX_COLUMNS:
-        raise DataError(f"{path}: {len(names):,} columns; at most {MAX_COLUMNS:,} can be read")
+    check_width(len(names), path)
     unnamed = [k for k, name in enumerate(names, 1) if not name.strip()]
     if unnamed:
         raise DataError(f"{path}: {len(unnamed)} column(s) without a name, first: column number {unnamed[0]}")
@@ -100,6 +105,7 @@ def _read_parquet(path: Path) -> pa.Table:
         if path.stat().st_size < 12 or head != b"PAR1" or file.read(4) != b"PAR1":
             raise DataError(f"{path}: is not a parquet file, or a truncated one")
     with pa.parquet.ParquetFile(path) as parquet:
+        check_width(parquet.metadata.num_columns, path)  # before the schema, which is slow when very wide
         check_header(parquet.schema_arrow.names, path)
         return parquet.read()
 

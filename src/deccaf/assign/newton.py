@@ -39,14 +39,14 @@ class Balance:
     def matrix(self) -> Floats:
         """The Laplacian with a light ridge, for makers whose boundaries hardly show."""
         diagonal = np.diag(self.laplacian)
-        ridge = 1e-3 * np.maximum(diagonal, max(1e-3 * float(diagonal.mean()), TINY))
+        ridge = 1e-6 * np.maximum(diagonal, max(float(diagonal.mean()), TINY))
         result: Floats = self.laplacian + np.diag(ridge)
         return result
 
     def reach(self) -> Floats:
         """How far prices may still be off: what the load errors ask for, and the next few cases."""
         matrix, moving, change = self.matrix(), ~self.held, np.zeros(len(self.load))
-        change[moving] = np.linalg.solve(matrix[np.ix_(moving, moving)], self.error[moving])
+        change[moving] = _solve(matrix[np.ix_(moving, moving)], self.error[moving])
         if moving.any() and self.loose(self.held):
             change[moving] -= np.median(change[moving])
         result: Floats = 3 * np.abs(change) + 8 / np.diag(matrix)
@@ -119,9 +119,9 @@ def _density(pairs: Ints, distance: Floats, makers: int, width: float) -> Floats
     shape = (makers, makers)
     count = np.bincount(pairs, minlength=makers * makers).reshape(shape)
     total = np.bincount(pairs, distance, minlength=makers * makers).reshape(shape)
-    # both sides of a boundary estimate the same density; one more case at the edge keeps a few zeros in check
-    both, total = count + count.T, total + total.T + width
-    density: Floats = both**2 / (4 * total)
+    one_side = count**2 / (2 * total + width)  # as if one more lay half way: a few zeros are no proof of ties
+    both = count + count.T
+    density: Floats = (count * one_side + count.T * one_side.T) / np.maximum(both, 1)
     return density
 
 
@@ -177,9 +177,8 @@ def _step(now: Balance, limits: Limits, centre: Floats, low: Floats, high: Float
     released = _released(now, limits, prices) if loose else None
     if released is not None:
         moving[released], change[released] = False, -prices[released]
-    change[moving] = np.linalg.solve(
-        matrix[np.ix_(moving, moving)], now.error[moving] - (matrix @ change)[moving]
-    )
+    error = now.error if released is None else now.error - matrix @ change
+    change[moving] = _solve(matrix[np.ix_(moving, moving)], error[moving])
     if loose and released is None and moving.any():
         change[moving] -= np.median(change[moving])
     new = centre + np.clip(now.shift + change, low, high)
@@ -188,6 +187,30 @@ def _step(now: Balance, limits: Limits, centre: Floats, low: Floats, high: Float
     if released is not None and low[released] <= -centre[released] <= high[released]:
         result[released] = -centre[released]
     return result
+
+
+def _solve(matrix: Floats, right: Floats) -> Floats:
+    """Conjugate gradients for the larger systems.
+
+    Exact enough for a Newton step, and without the threads of a dense solver, which wait for each other on a
+    busy machine for far longer than they work.
+    """
+    if len(right) <= 64:
+        return np.asarray(np.linalg.solve(matrix, right), dtype=np.float64)
+    scale = 1 / np.sqrt(np.diag(matrix))
+    matrix = matrix * scale[:, None] * scale
+    residual = right * scale
+    result, direction, size = np.zeros(len(right)), residual, float(residual @ residual)
+    goal = 1e-12 * size
+    for _ in range(2 * len(right)):
+        if size <= goal:
+            break
+        ahead = matrix @ direction
+        step = size / float(direction @ ahead)
+        result, residual = result + step * direction, residual - step * ahead
+        before, size = size, float(residual @ residual)
+        direction = residual + (size / before) * direction
+    return result * scale
 
 
 def _released(now: Balance, limits: Limits, prices: Floats) -> int | None:

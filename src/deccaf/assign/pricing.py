@@ -8,12 +8,23 @@ capacity that a sample says nothing about them are priced on all cases, one by o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from deccaf.assign import duals, newton
 from deccaf.assign.flow import Limits, solve_flow
-from deccaf.assign.scan import Arcs, Bools, Floats, Ints, Losses, all_arcs, keep_arcs, least_priced
+from deccaf.assign.scan import (
+    Arcs,
+    Bools,
+    Floats,
+    Ints,
+    Losses,
+    all_arcs,
+    keep_arcs,
+    least_priced,
+    map_chunks,
+)
 
 ERRORS = 3.5  # half-width of the box, in standard errors
 FIRST_SAMPLE_ARCS = 100_000
@@ -22,7 +33,8 @@ OPEN_ARCS = 3.0  # most arcs of open cases, per case, that a box may leave in th
 BYTES_PER_ARC = 150  # that an open arc needs at the peak; all of them must fit beside the matrix
 CHEAP_ARCS = 20_000  # open arcs that cost next to nothing
 TIED_SHARE = 0.02  # of the sampled cases with tied makers, beyond the one per maker that any optimum has
-RARE = 5.0  # cases a maker would get in the first sample: below this, the sample does not price it
+WELL_PLACED = 0.02  # share of the cases in the wrong place that Newton steps can be trusted to sort out
+RARE = 15.0  # cases a maker would get in the last sample: below this, the sample does not price it
 RARE_SHARE = 0.05  # of the cases, that makers left out of the sample may have in all
 
 
@@ -33,6 +45,7 @@ class Estimate:
     prices: Floats
     box: Floats
     tie: float = 0.0
+    left: float = 0.0  # cases that these prices put in the wrong place, on the last sample
 
 
 def sample_sizes(n: int, makers: int) -> list[int]:
@@ -57,9 +70,17 @@ def estimate(losses: Losses, limits: Limits, seed: int, tie_size: float) -> Esti
 
 
 def _rare(losses: Losses, limits: Limits) -> Bools:
-    first = sample_sizes(*losses.shape)[0]
-    rare = (limits.upper > 0) & (limits.upper * first < RARE * limits.total)
-    return rare if limits.upper[rare].sum() <= RARE_SHARE * limits.total else np.zeros_like(rare)
+    last = sample_sizes(*losses.shape)[-1]
+    rare = (limits.upper > 0) & (limits.upper * last < RARE * limits.total)
+    few = limits.upper[rare].sum() <= RARE_SHARE * limits.total
+    if rare.any() and few and losses.eligible is not None:  # and no case depends on them
+        others = np.flatnonzero(~rare & (limits.upper > 0))
+        few = all(map_chunks(partial(_have_choice, losses.eligible, others), losses.shape))
+    return rare if few else np.zeros_like(rare)
+
+
+def _have_choice(eligible: Bools, makers: Ints, start: int, stop: int) -> bool:
+    return bool(eligible[start:stop][:, makers].any(axis=1).all())
 
 
 def _price_alone(losses: Losses, limits: Limits, j: int, best: Floats, tie: float) -> tuple[float, float]:
@@ -72,16 +93,16 @@ def _price_alone(losses: Losses, limits: Limits, j: int, best: Floats, tie: floa
     lower, upper = int(limits.lower[j]), int(limits.upper[j])
     most = min(len(saving), 2 * upper + 20)
     saving = -np.sort(np.partition(-saving, most - 1)[:most]) if most else np.zeros(1)
-    saving = np.append(saving, saving[-1] - (saving[0] - saving[-1]) - np.abs(saving).max())
+    beyond = 2 * saving[-1] - saving[0] - np.abs(saving).max()  # if even the last candidate must be kept
 
     def edge(count: int) -> float:
-        count = min(count, len(saving) - 1)
-        return float(saving[max(count - 1, 0)] + saving[count]) / 2
+        following = saving[count] if count < len(saving) else beyond
+        return float(saving[min(max(count, 1), len(saving)) - 1] + following) / 2
 
     price = edge(upper) if lower == upper or edge(upper) > 0 else min(0.0, edge(lower)) if lower else 0.0
-    target = min(lower if price < 0 else upper, len(saving) - 1)
+    target = min(lower if price < 0 else upper, len(saving))
     near = saving[target // 2 : 2 * target + 10]
-    return price, float(np.abs(near - price).max(initial=np.abs(price) * 1e-3))
+    return price, float(np.abs(near - price).max(initial=0.0))
 
 
 def _from_samples(losses: Losses, limits: Limits, seed: int, tie_size: float) -> Estimate:
@@ -93,12 +114,20 @@ def _from_samples(losses: Losses, limits: Limits, seed: int, tie_size: float) ->
     n, makers = losses.shape
     first, *others = sample_sizes(n, makers)
     rng = np.random.default_rng([seed, 0x5A])
-    rows = _draw(rng, n, first)
-    found, runner_up = _solve_sample(losses, limits, rows, others[0] if others else n, 0.0)
-    if np.count_nonzero(runner_up <= tie_size) > makers + TIED_SHARE * first:
-        tie = _smoothing(runner_up, tie_size)
+    rows, more = _draw(rng, n, first), [_draw(rng, n, size) for size in others]
+
+    def at(tie: float) -> Estimate:
         found, _ = _solve_sample(losses, limits, rows, others[0] if others else n, tie)
-    return _correct_on_sample(losses, limits, found, _draw(rng, n, others[0])) if others else found
+        return _correct_on_sample(losses, limits, found, more[0]) if more else found
+
+    found, runner_up = _solve_sample(losses, limits, rows, others[0] if others else n, 0.0)
+    if np.count_nonzero(runner_up <= tie_size) <= makers + TIED_SHARE * first:
+        return _correct_on_sample(losses, limits, found, more[0]) if more else found
+    found = at(_smoothing(runner_up, tie_size))
+    if found.tie > tie_size and np.median(found.box) < found.tie / 2:  # no room on the way down: start lower
+        lower = at(found.tie / 16)
+        found = lower if lower.left <= WELL_PLACED * limits.total else found
+    return found
 
 
 def _draw(rng: np.random.Generator, n: int, size: int) -> Ints:
@@ -151,7 +180,7 @@ def _correct_on_sample(losses: Losses, limits: Limits, found: Estimate, rows: In
     errors = ERRORS * now.standard_errors(limits, weight, len(rows) / losses.shape[0])
     box = np.minimum(np.maximum(errors, found.tie), box)
     box = affordable(arcs, arcs.value(now.shift, found.tie), box, _most_open(losses) / weight)
-    return Estimate(centre + now.shift, box, found.tie)
+    return Estimate(centre + now.shift, box, found.tie, now.left)
 
 
 def _most_open(losses: Losses) -> float:

@@ -126,10 +126,11 @@ class Assignment:
     rounding included, so it is seldom exactly 0.
 
     `prices[j]` is what one more unit of maker j's upper limit saves; 0 where there is room. It is negative
-    where a lower limit forces cases onto a maker: then one unit less saves `-prices[j]`. For a maker with
-    lower = upper, one more unit of both saves `prices[j]`. When all makers are such, only differences mean
-    something; the smallest price is then 0 and `prices[j]` is what a unit moved to j from the best other
-    maker saves.
+    where a lower limit forces cases onto a maker: one more unit of that costs `-prices[j]`. Where lower and
+    upper limit are equal, one more unit of both saves `prices[j]`. Two cases are special: with equalities
+    throughout only differences mean something, the smallest price is 0, and `prices[j]` is what a unit moved
+    to j from the best other maker saves; with all makers at their lower limits and room above, one unit less
+    of the lower limit saves `-prices[j]`.
     """
 
     maker: NDArray[np.int32]

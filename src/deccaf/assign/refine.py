@@ -16,7 +16,10 @@ from deccaf.assign.flow import Deadline, Limits, solve_flow
 from deccaf.assign.scan import Arcs, Bools, Floats, Ints, narrow
 
 HALVINGS = 40
-REPAIRS = 1000
+ROOM = 2.5  # prices move by about the size of the tie rule while it shrinks, and arcs differ by it
+REPAIRS = 200
+FEW_REPAIRS = 4
+HUGE_FLOW = 250_000
 LARGE_FLOW = 50_000  # arcs: a narrow problem that is not narrow is better solved once, in full
 
 
@@ -49,7 +52,7 @@ def solve_open(
         now = newton.correct(arcs, limits, centre, zero, box, tie)
         hit = np.abs(now.shift) > 0.9 * box
         used = _around(arcs, arcs, limits, centre, box, now, tie)
-    if used is None and not small:
+    if used is None and not small and not hit.any():
         used, now, hit = _follow(arcs, limits, centre, box, tie, smoothing or float(np.median(box)) / 2)
     if used is not None or hit.any() or not deadline.allows(len(arcs.maker)):
         return Outcome(used, now.shift, hit, smoothing)
@@ -58,7 +61,8 @@ def solve_open(
     if flow.bypassed > 0:
         shift = duals.box_prices(arcs, value, flow, limits, centre, box)
         return Outcome(None, shift, (flow.bypass_in > 0) | (flow.bypass_out > 0), smoothing / 4)
-    return Outcome(repair(arcs, np.flatnonzero(flow.arcs), limits, centre), now.shift, hit, smoothing / 4)
+    used, _ = repair(arcs, np.flatnonzero(flow.arcs), limits, centre, REPAIRS)
+    return Outcome(used, now.shift, hit, smoothing / 4)
 
 
 def _follow(
@@ -68,18 +72,19 @@ def _follow(
 
     Returns the arcs used if that led to a plan, the prices found first, and the makers that ran into the box.
     """
-    inner, size = arcs, smoothing
+    inner, size, failures = arcs, smoothing, 0
     beginning = now = newton.correct(inner, limits, centre, np.zeros(len(centre)), box, size)
     slope, hit = np.zeros(len(centre)), np.abs(now.shift) > 0.9 * box
     for _ in range(HALVINGS):
-        arcs_before, window = len(inner.maker), np.minimum(1.5 * size, box)
+        arcs_before, window = len(inner.maker), np.minimum(ROOM * size, box)
         inner, _ = narrow(inner, inner.value(now.shift, size), window)
-        if len(inner.maker) <= LARGE_FLOW:
-            return _exactly(arcs, inner, limits, centre, now.shift, window, tie)[0], beginning, hit
-        if len(inner.maker) > 0.9 * arcs_before:
-            used = _around(arcs, inner, limits, centre, box, now, size)
-            if used is not None:
-                return used, beginning, hit
+        small, steady = len(inner.maker) <= LARGE_FLOW, len(inner.maker) > 0.9 * arcs_before
+        used = _around(arcs, inner, limits, centre, box, now, size) if steady else None
+        if used is None and small and (steady or not failures or len(inner.maker) < LARGE_FLOW / 8):
+            used = _exactly(arcs, inner, limits, centre, now.shift, window, tie)[0]
+            failures += 1
+        if used is not None or failures == 4:
+            return used, beginning, hit
         if now.left > 20 * len(box) + 0.005 * limits.total or size <= tie:
             break
         size /= 2
@@ -98,7 +103,7 @@ def _around(
     for factor in (1.0, 8.0):
         window = np.minimum(factor * reach, box)
         inner, _ = narrow(near, value, window)
-        if len(inner.maker) > max(LARGE_FLOW, len(arcs.maker) // 6):
+        if len(inner.maker) > max(LARGE_FLOW, min(len(arcs.maker) // 3, HUGE_FLOW)):
             return None
         used, bypassed = _exactly(arcs, inner, limits, centre, now.shift, window, tie)
         if not bypassed:
@@ -117,17 +122,18 @@ def _exactly(
     taken = np.flatnonzero(flow.arcs)
     maker[inner.rows[inner.case[taken]]] = inner.maker[taken]
     used = np.flatnonzero(arcs.maker == maker[arcs.rows][arcs.case])
-    return (used if _cycle(arcs, used, limits, centre) is None else None), False
+    used, optimal = repair(arcs, used, limits, centre, FEW_REPAIRS)
+    return (used if optimal else None), False
 
 
-def repair(arcs: Arcs, used: Ints, limits: Limits, centre: Floats) -> Ints:
-    """Cancel the cycles that integer rounding and the tie rule left: afterwards optimal over `arcs`."""
-    for _ in range(min(REPAIRS, 10 + 50_000_000 // (len(arcs.maker) + 1))):
+def repair(arcs: Arcs, used: Ints, limits: Limits, centre: Floats, most: int) -> tuple[Ints, bool]:
+    """Cancel the cycles that rounding and the tie rule left; whether the plan is now optimal over `arcs`."""
+    for _ in range(most):
         cycle = _cycle(arcs, used, limits, centre)
         if cycle is None:
-            break
+            return used, True
         used = _move(arcs, used, cycle)
-    return used
+    return used, False
 
 
 def _cycle(arcs: Arcs, used: Ints, limits: Limits, centre: Floats) -> list[int] | None:

@@ -287,7 +287,8 @@ def closed_prices(losses: Losses, maker: NDArray[Any], prices: Floats) -> Floats
         saving = value - losses.values[:, j]
         if losses.eligible is not None:
             saving = saving[losses.eligible[:, j]]
-        result[j] = np.nextafter(saving.max(initial=0.0), np.inf)  # rounded up: a higher price is a safe one
+        most = float(saving.max(initial=0.0))
+        result[j] = np.nextafter(most, np.inf) if most > 0 else 0.0  # rounded up: a higher price is safe
     return result
 
 

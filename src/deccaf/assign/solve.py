@@ -21,7 +21,9 @@ from deccaf.errors import ConfigError, SolverError
 
 Method = Literal["auto", "flow", "priced", "cpsat", "lp"]
 
-DIRECT_ARCS = 6_000  # below this, pruning costs more than it saves
+DIRECT_ARCS = 6_000  # up to here all arcs go to the flow solver: pruning costs more than it saves
+DIRECT_ARCS_AT_MOST = 1_000_000  # and up to here if there are only
+FEW_CASES = 20  # cases a maker
 
 
 def solve(
@@ -61,7 +63,7 @@ def solve_problem(
     losses = Losses(problem.loss, problem.eligible, Jitter.of(seed, problem.shape[1]), closed)
     limits = Limits(problem.lower, problem.upper, problem.shape[0])
     if method == "auto":
-        method = "flow" if problem.loss.size <= DIRECT_ARCS or problem.shape[1] == 1 else "priced"
+        method = "flow" if _better_in_full(*problem.shape) else "priced"
     try:
         plan = _plan(problem, losses, limits, method, seed, deadline)
     except InfeasibleFlowError:
@@ -70,6 +72,11 @@ def solve_problem(
             f"{method}: found no plan, yet every group of cases fits; please report this"
         ) from None
     return _assignment(problem, losses, limits, plan, method, deadline)
+
+
+def _better_in_full(n: int, makers: int) -> bool:
+    """Whether pruning cannot pay: few arcs, or so few cases a maker that prices say little."""
+    return n * makers <= DIRECT_ARCS or (n < FEW_CASES * makers and n * makers <= DIRECT_ARCS_AT_MOST)
 
 
 def _plan(

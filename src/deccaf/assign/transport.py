@@ -38,7 +38,7 @@ def solve_direct(losses: Losses, limits: Limits, tie: float, deadline: Deadline)
         )
     arcs, centre = all_arcs(losses), np.zeros(makers)
     flow = solve_flow(arcs, arcs.value(centre, tie), limits, centre)
-    used = refine.repair(arcs, np.flatnonzero(flow.arcs), limits, centre)
+    used, _ = refine.repair(arcs, np.flatnonzero(flow.arcs), limits, centre, refine.REPAIRS)
     maker = arcs.maker[used]
     load = np.bincount(maker, minlength=makers)
     prices = duals.shadow_prices(duals.residual_graph(arcs, used), load, limits, centre)
@@ -83,7 +83,7 @@ def solve_priced(
         if not deadline.allows(len(arcs.maker)):
             break
         centre = centre + outcome.shift
-        box = np.where(outcome.hit, WIDEN**attempt * box, 1.5 * box)
+        box = np.where(outcome.hit, np.maximum(WIDEN**attempt * box, np.median(box)), 1.5 * box)
         smoothing = outcome.smoothing
     if feasible is None:
         raise SolverError(f"no plan within {deadline.limit:g} s; raise time_limit")

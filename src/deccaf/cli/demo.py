@@ -21,10 +21,11 @@ def demo(
 ) -> None:
     """Run the main job end to end on embedded data and write a report to look at.
 
-    Generates bank-account applications, trains an alert model, raises alerts month by month, and writes
-    one HTML page with the pictures. Nothing is downloaded and no data is needed.
+    Generates bank-account applications, trains an alert model, simulates a team of nine analysts, learns from
+    one decision per alert of months 3-6, plans every day of month 7 under everybody's capacity, compares with
+    the alternatives, and writes one HTML page with the pictures. Nothing is downloaded and no data is needed.
     """
     with steps(STEPS) as step:
         found = run_demo(out, rows=rows, seed=seed, step=step)
-    show_table(found.table, title="Alerts at a 5 % false-positive rate, by month", as_json=as_json)
+    show_table(found.table, title="Month 7: what errors cost, by who decides", as_json=as_json)
     say(f"Report: {found.page}")

@@ -1,0 +1,35 @@
+"""What is learned: P(truth | case), and how each expert decides.
+
+- `CaseClassifier`: p[i, y], calibrated and unweighted, for every cost structure.
+- `DecisionModel`: q[i, j, y, m], the chance that expert j says m on case i if the truth is y; a blend of
+  `ShrunkenRates`, `PooledLogistic` and `BoostedDecisions`.
+- `PaperClassifier`, `HumanExpertiseModel`, `OneVsAll`: the paper's models, the baselines of the benchmark.
+- `reweighted`, `unweighted`: between plain probabilities and those of cost-weighted training.
+- `ExpertScorer`: a LightGBM model for all experts at once.
+
+All have `fit`, `predict`, `to_dict` and `from_dict`; what is learned ends in an underscore. `docs/models.md`
+says how they compare.
+"""
+
+from deccaf.models.boosted import BoostedDecisions
+from deccaf.models.classifier import CaseClassifier, reweighted, unweighted
+from deccaf.models.decisions import DecisionModel
+from deccaf.models.expertise import HumanExpertiseModel, OneVsAll
+from deccaf.models.paper_classifier import PaperClassifier
+from deccaf.models.pooled import PooledLogistic
+from deccaf.models.rates import ShrunkenRates
+from deccaf.models.scoring import ExpertScorer
+
+__all__ = [
+    "BoostedDecisions",
+    "CaseClassifier",
+    "DecisionModel",
+    "ExpertScorer",
+    "HumanExpertiseModel",
+    "OneVsAll",
+    "PaperClassifier",
+    "PooledLogistic",
+    "ShrunkenRates",
+    "reweighted",
+    "unweighted",
+]

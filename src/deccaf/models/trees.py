@@ -1,0 +1,121 @@
+"""LightGBM with the project's habits: K classes alike, repeatable, probabilities in one layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import lightgbm as lgb
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_expit, log_softmax
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Params = Mapping[str, Any]
+
+_ALWAYS = {
+    "verbosity": -1,
+    "deterministic": True,
+    "force_row_wise": True,
+    "feature_pre_filter": False,
+}
+_FLOOR = 1e-7
+"""No class is less likely than this: a class absent in training must not make a blend infinite."""
+_LARGE = 4_000_000
+
+
+def train(
+    matrix: Array,
+    target: Ints,
+    *,
+    classes: int,
+    params: Params,
+    categorical: Sequence[int] = (),
+    weight: Array | None = None,
+    start: Array | None = None,
+    validation: tuple[Array, Ints, Array | None] | None = None,
+    patience: int = 50,
+    seed: int = 0,
+) -> lgb.Booster:
+    """Boost trees for P(target = k).
+
+    `params` are LightGBM's, with `n_estimators` for the number of rounds. `start` is a log-odds per class
+    but the first (K - 1 numbers) that boosting starts from; the caller adds it again after prediction
+    (`log_chances`). `validation` (matrix, target, weight) stops early where boosting can be (not with dart).
+    """
+    settings = {**_ALWAYS, "seed": seed, "num_threads": _threads(matrix), **params, **_objective(classes)}
+    rounds = int(settings.pop("n_estimators", 100))
+    if start is not None:
+        settings["boost_from_average"] = False
+    names = [
+        f"f{place}" for place in range(matrix.shape[1])
+    ]  # real names may hold what LightGBM's files cannot
+
+    def dataset(x: Array, y: Ints, w: Array | None, reference: lgb.Dataset | None = None) -> lgb.Dataset:
+        return lgb.Dataset(
+            x,
+            y,
+            weight=w,
+            init_score=None if start is None else _start_scores(start, len(x)),
+            feature_name=names,
+            categorical_feature=list(categorical),
+            reference=reference,
+            params=settings,
+        )
+
+    data = dataset(matrix, target, weight)
+    if validation is None or settings.get("boosting_type") == "dart":
+        return lgb.train(settings, data, rounds)
+    held_out = dataset(*validation, reference=data)
+    stop = lgb.early_stopping(patience, verbose=False)
+    return lgb.train(settings, data, rounds, valid_sets=[held_out], callbacks=[stop])
+
+
+def log_chances(booster: lgb.Booster, matrix: Array, classes: int, start: Array | None = None) -> Array:
+    """(rows, K) log-probabilities; `start` as in `train`."""
+    raw = np.asarray(booster.predict(matrix, raw_score=True, num_threads=_threads(matrix)))
+    return log_from_raw(raw, classes, start)
+
+
+def log_from_raw(raw: Array, classes: int, start: Array | None = None) -> Array:
+    """Raw scores, (...) for two classes or (..., K), as (..., K) log-probabilities."""
+    if classes == 2:
+        raw = raw + (0.0 if start is None else start[0])
+        log_p = np.stack([log_expit(-raw), log_expit(raw)], axis=-1)
+    else:
+        log_p = log_softmax(raw + (0.0 if start is None else np.append(0.0, start)), axis=-1)
+    return np.asarray(np.maximum(log_p, np.log(_FLOOR)))
+
+
+def weighted_log_loss(log_p: Array, target: Ints, weight: Array | None = None) -> float:
+    """Mean of -log p(target), weighted."""
+    losses = -np.maximum(log_p[np.arange(len(target)), target], np.log(_FLOOR))
+    return float(np.average(losses, weights=weight))
+
+
+def rounds_of(booster: lgb.Booster) -> int:
+    """How many rounds were best, or were made."""
+    return max(booster.best_iteration, 0) or max(booster.current_iteration(), 1)
+
+
+def from_text(text: str) -> lgb.Booster:
+    """A booster from its own text. The text must be checked before: LightGBM crashes on a damaged one."""
+    return lgb.Booster(model_str=text)
+
+
+def _threads(matrix: Array) -> int:
+    """Small data are boosted faster by one thread than by two that wait for each other."""
+    return 2 if matrix.size > _LARGE else 1
+
+
+def _objective(classes: int) -> dict[str, Any]:
+    if classes == 2:
+        return {"objective": "binary", "metric": "binary_logloss"}
+    return {"objective": "multiclass", "num_class": classes, "metric": "multi_logloss"}
+
+
+def _start_scores(start: Array, rows: int) -> Array:
+    if len(start) == 1:
+        return np.full(rows, start[0])
+    return np.tile(np.append(0.0, start), (rows, 1))

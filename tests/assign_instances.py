@@ -1,0 +1,122 @@
+"""Instances for the tests of `deccaf.assign`, and slow, obviously right answers to compare with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from deccaf.assign import AssignmentProblem
+
+SCALE = 1 << 1074  # makes every double a whole number
+
+
+@dataclass
+class Instance:
+    loss: np.ndarray
+    upper: np.ndarray
+    lower: np.ndarray
+    eligible: np.ndarray | None
+
+    def problem(self, name: str = "") -> AssignmentProblem:
+        return AssignmentProblem.of(self.loss, self.upper, self.lower, self.eligible, name)
+
+
+def exact(value: float) -> int:
+    return int(Fraction(float(value)) * SCALE)
+
+
+def plan_cost(instance: Instance, maker: np.ndarray) -> int:
+    return sum(exact(instance.loss[i, j]) for i, j in enumerate(maker))
+
+
+def cheapest(instance: Instance) -> int | None:
+    """The optimum in exact arithmetic, case by case over all loads that can still end within limits."""
+    upper, lower = instance.upper.tolist(), instance.lower.tolist()
+    best = {(0,) * len(upper): 0}
+    for i, row in enumerate(instance.loss):
+        costs = [exact(value) for value in row]
+        following: dict[tuple[int, ...], int] = {}
+        for load, cost in best.items():
+            for j, more in enumerate(costs):
+                if load[j] >= upper[j] or (instance.eligible is not None and not instance.eligible[i, j]):
+                    continue
+                key = (*load[:j], load[j] + 1, *load[j + 1 :])
+                if key not in following or cost + more < following[key]:
+                    following[key] = cost + more
+        best = following
+    final = [cost for load, cost in best.items() if all(a >= b for a, b in zip(load, lower, strict=True))]
+    return min(final, default=None)
+
+
+def tiny(rng: np.random.Generator) -> Instance:
+    """At most 8 cases and 4 makers; ties, zeros, huge and tiny losses, limits of all kinds, some infeasible."""
+    n, makers = int(rng.integers(0, 9)), int(rng.integers(1, 5))
+    loss = [
+        lambda: rng.random((n, makers)),
+        lambda: rng.integers(-2, 3, (n, makers)).astype(float),
+        lambda: np.zeros((n, makers)),
+        lambda: rng.choice([0, 1e-300, 1e300, -1e300, 1, 1e-9, 5.0], (n, makers)),
+        lambda: rng.random((n, makers)) * 10.0 ** rng.integers(-300, 300),
+        lambda: np.round(rng.random((n, makers)), 1),
+        lambda: rng.random((n, makers)) * 10.0 ** rng.integers(-8, 9, (n, 1)),
+        lambda: np.tile(rng.random(makers), (n, 1)),
+    ][rng.integers(8)]()
+    if rng.random() < 0.2 and np.abs(loss).max(initial=0) < 1e30:
+        loss = loss.astype(np.float32)
+    if rng.random() < 0.3:
+        loss = np.asfortranarray(loss)
+    upper = rng.integers(0, n + 2, makers)
+    lower = np.zeros(makers, int)
+    kind = rng.random()
+    if kind < 0.4:
+        lower = np.minimum(rng.integers(0, max(1, n // 2) + 1, makers), upper)
+    elif kind < 0.6:
+        upper = np.bincount(rng.integers(0, makers, n), minlength=makers)
+        lower = upper.copy()
+    eligible = rng.random((n, makers)) < 0.7 if rng.random() < 0.4 else None
+    return Instance(loss, upper, lower, eligible)
+
+
+def structured(rng: np.random.Generator, n: int, makers: int) -> Instance:
+    """Feasible, of any size, with the structures that make pruning, sampling and ties hard."""
+    base = rng.random((n, makers))
+    loss = [
+        lambda: base,
+        lambda: np.round(base, 1),
+        lambda: np.round(base, 2),
+        lambda: np.zeros((n, makers)),
+        lambda: np.tile(base[0], (n, 1)),
+        lambda: rng.random((n, 1)) * rng.random((1, makers)),
+        lambda: base[rng.integers(0, min(n, 5), n)],
+        lambda: base[rng.integers(0, min(n, 50), n)],
+        lambda: base * 10.0 ** rng.integers(-6, 7, (n, 1)),
+        lambda: base * np.where(rng.random((n, 1)) < 0.01, 1e9, 1),
+        lambda: base - rng.random((1, makers)),
+        lambda: base + ((np.arange(n) % 2)[:, None] != (np.arange(makers) % 2)),
+        lambda: np.sort(base, axis=0),
+        lambda: (base < 0.5).astype(float),
+        lambda: np.clip(base, 0.3, 0.7),
+        lambda: np.exp(5 * rng.standard_normal((n, makers))),
+    ][rng.integers(16)]()
+    some = rng.integers(0, makers, n)
+    count = np.bincount(some, minlength=makers)
+    shut = count.copy()
+    shut[0], shut[1 % makers] = shut[0] + (shut[1] if makers > 1 else 0), 0 if makers > 1 else n
+    upper, lower = [
+        (count, count),
+        (count + rng.integers(0, n, makers), np.zeros(makers, int)),
+        (np.append(count[1:] // 2, n), np.zeros(makers, int)),
+        (count + 1, np.maximum(count - 1, 0)),
+        (shut, np.zeros(makers, int)),
+        (np.full(makers, n), count // 2),
+    ][rng.integers(6)]
+    eligible = None
+    if rng.random() < 0.3:
+        eligible = rng.random((n, makers)) < 0.6
+        eligible[np.arange(n), some] = True
+        upper, lower = np.maximum(upper, count), np.minimum(lower, count)
+    if rng.random() < 0.2:
+        loss = loss.astype(np.float32)
+    return Instance(loss, upper, lower, eligible)
