@@ -97,6 +97,7 @@ def limits(case: Case) -> np.ndarray:
 
 
 def run_ours(loss: np.ndarray, upper: np.ndarray) -> tuple[float, float]:
+    """The engine, as a user calls it."""
     from deccaf.assign import solve
 
     plan = solve(loss, upper, lower=upper, time_limit=600)
@@ -104,6 +105,7 @@ def run_ours(loss: np.ndarray, upper: np.ndarray) -> tuple[float, float]:
 
 
 def run_flow(loss: np.ndarray, upper: np.ndarray) -> tuple[float, float]:
+    """OR-Tools on all arcs, losses scaled to integers."""
     from ortools.graph.python import min_cost_flow
 
     n, makers = loss.shape
@@ -123,6 +125,7 @@ def run_flow(loss: np.ndarray, upper: np.ndarray) -> tuple[float, float]:
 
 
 def run_pot(loss: np.ndarray, upper: np.ndarray) -> tuple[float, float]:
+    """POT's network simplex."""
     import ot
 
     n = len(loss)
@@ -131,6 +134,7 @@ def run_pot(loss: np.ndarray, upper: np.ndarray) -> tuple[float, float]:
 
 
 def run_scipy(loss: np.ndarray, upper: np.ndarray) -> tuple[float, float]:
+    """The Hungarian method, each maker's column repeated once per unit of its limit."""
     from scipy.optimize import linear_sum_assignment
 
     columns = np.repeat(np.arange(loss.shape[1]), upper)
@@ -139,6 +143,7 @@ def run_scipy(loss: np.ndarray, upper: np.ndarray) -> tuple[float, float]:
 
 
 def run_highs(loss: np.ndarray, upper: np.ndarray) -> tuple[float, float]:
+    """The linear programme, sparse, through SciPy."""
     from scipy import sparse
     from scipy.optimize import linprog
 
@@ -154,6 +159,7 @@ def run_highs(loss: np.ndarray, upper: np.ndarray) -> tuple[float, float]:
 
 
 def run_cpsat(loss: np.ndarray, upper: np.ndarray) -> tuple[float, float]:
+    """One Boolean per arc and a float objective, as the reference implementation has it."""
     from ortools.sat.python import cp_model
 
     n, makers = loss.shape
@@ -336,6 +342,7 @@ def batches(quick: bool) -> None:
 
 
 def main() -> None:
+    """Parse the arguments and print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -10,8 +10,8 @@ most (`upper`) cases a maker gets. A *price* is what one more unit of a maker's 
 
 Inside: `problem` (inputs and result), `solve` (choice of method), `transport` (the exact solver) on top of
 `scan` (passes over the matrix), `pricing` and `newton` (prices), `refine` (the open cases), `flow`
-(OR-Tools) and `duals` (shadow prices, certificate); `feasibility` (why there is no plan), `verify`,
-`general` (CP-SAT, LP).
+(OR-Tools), `duals` (shadow prices, certificate) and `hurry` (when time is up); `feasibility` (why there is
+no plan), `verify`, `general` (CP-SAT, LP).
 """
 
 from deccaf.assign.problem import Assignment, AssignmentProblem

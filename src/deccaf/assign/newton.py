@@ -15,6 +15,7 @@ from deccaf.assign.flow import Limits
 from deccaf.assign.scan import Arcs, Bools, Floats, Ints, narrow
 
 STEPS = 10
+ENOUGH = 30  # cases to estimate a density from
 BANDWIDTH = 0.3  # share of the open cases whose runner-up is counted as near, at first
 EPS = float(np.finfo(np.float64).eps)
 TINY = float(np.finfo(np.float64).tiny) * 1e20
@@ -35,6 +36,10 @@ class Balance:
     def left(self) -> float:
         """Cases in the wrong place."""
         return float(np.abs(self.error).sum())
+
+    def settled(self, weight: float) -> bool:
+        """Whether hardly a case is in the wrong place, and nowhere more than a few."""
+        return self.left <= 3 * weight * len(self.load) and float(np.abs(self.error).max()) <= 10 * weight
 
     def matrix(self) -> Floats:
         """The Laplacian with a light ridge, for makers whose boundaries hardly show."""
@@ -88,6 +93,7 @@ def balance(
     tie: float = 0.0,
     weight: float = 1.0,
     share: float = BANDWIDTH,
+    smoothed: bool = False,
 ) -> Balance:
     """Loads at `centre + shift`, and the density of cases near the boundaries.
 
@@ -101,28 +107,45 @@ def balance(
     load: Floats = (arcs.load + np.bincount(arcs.maker[best], minlength=makers)) * np.float64(weight)
     above[best] = np.inf
     runner_up = arcs.least(above)
-    place = min(len(runner_up) - 1, max(int(share * len(runner_up)), 4 * makers))
-    width = max(float(np.partition(runner_up, place)[place]), TINY) if len(runner_up) else 1.0
-    near = np.flatnonzero(above <= np.minimum(runner_up, width)[arcs.case])
-    pairs = arcs.maker[best][arcs.case[near]].astype(np.int64) * makers + arcs.maker[near]
-    density = _density(pairs, above[near], makers, width) * weight
+    second = np.flatnonzero(above <= runner_up[arcs.case])  # every open case has at least two arcs
+    pairs = arcs.maker[best][arcs.case[second]].astype(np.int64) * makers + arcs.maker[second]
+    density = _density(pairs, above[second], makers, share, smoothed) * weight
     error, held = _errors(load, limits, centre + shift)
     return Balance(shift, load, error, held, np.diag(density.sum(axis=1)) - density, runner_up)
 
 
-def _density(pairs: Ints, distance: Floats, makers: int, width: float) -> Floats:
-    """Cases per unit of price at the boundary of each pair of makers.
+def _density(pairs: Ints, distance: Floats, makers: int, share: float, smoothed: bool) -> Floats:
+    """Cases per unit of price at the boundary of each pair of makers, from the distance of those nearby.
 
-    If cases lie evenly up to some distance from the boundary, that is their number over twice their mean
-    distance, whether they reach to the edge of the bandwidth or, between makers much alike, not nearly.
+    Near are the closest `share` of all, or nearly all for pairs that have few among these (unless smoothed by
+    the tie rule: then those further away belong to the next step of the stairs).
     """
-    shape = (makers, makers)
+    if not len(distance):
+        return np.zeros((makers, makers))
+    cuts = [min(len(distance) - 1, max(int(part * len(distance)), 4 * makers)) for part in (share, 0.9)]
+    close, far = np.partition(distance, sorted(set(cuts)))[cuts]
+    near = distance <= close
+    density, enough = _density_within(pairs[near], distance[near], makers, float(close), smoothed)
+    if smoothed or enough.all():
+        return density
+    rest, _ = _density_within(pairs, np.minimum(distance, far), makers, float(far), smoothed)
+    return np.where(enough, density, rest)
+
+
+def _density_within(
+    pairs: Ints, distance: Floats, makers: int, width: float, smoothed: bool
+) -> tuple[Floats, Bools]:
+    """If cases lie evenly up to some distance from the boundary, their density is their number over twice
+    their mean distance, whether they reach to `width` or, between makers much alike, not nearly.
+    """
+    shape, width = (makers, makers), max(width, TINY)
     count = np.bincount(pairs, minlength=makers * makers).reshape(shape)
     total = np.bincount(pairs, distance, minlength=makers * makers).reshape(shape)
-    one_side = count**2 / (2 * total + width)  # as if one more lay half way: a few zeros are no proof of ties
+    # the last term: a few cases at the boundary itself, as every optimum has, are no proof of ties
+    one_side = count**2 / (2 * total + (width if smoothed else 2 * width / np.maximum(count, 1)))
     both = count + count.T
     density: Floats = (count * one_side + count.T * one_side.T) / np.maximum(both, 1)
-    return density
+    return density, both >= ENOUGH
 
 
 def _errors(load: Floats, limits: Limits, prices: Floats) -> tuple[Floats, Bools]:
@@ -143,6 +166,7 @@ def correct(
     tie: float = 0.0,
     weight: float = 1.0,
     reach: float = np.inf,
+    smoothed: bool = False,
 ) -> Balance:
     """Damped Newton steps from `start`, inside the box, until hardly a case is in the wrong place.
 
@@ -150,13 +174,13 @@ def correct(
     """
     low, high = np.maximum(-box, start - reach), np.minimum(box, start + reach)
     share, damping = BANDWIDTH, 1.0
-    now = balance(arcs, limits, centre, start, tie, weight, share)
-    goal, narrowed = 3.0 * len(centre) * weight, False
+    now = balance(arcs, limits, centre, start, tie, weight, share, smoothed)
+    narrowed = False
     for _ in range(STEPS):
-        if now.left <= goal or now.held.all() or damping < 0.05:
+        if now.settled(weight) or now.held.all() or damping < 0.05:
             break
         shift = now.shift + damping * (_step(now, limits, centre, low, high) - now.shift)
-        then = balance(arcs, limits, centre, shift, tie, weight, share / 2)
+        then = balance(arcs, limits, centre, shift, tie, weight, share / 2, smoothed)
         if then.left >= now.left:
             share, damping = share / 2, 0.4 * damping
             continue

@@ -151,9 +151,7 @@ def _solve_sample(
     arcs, zero = all_arcs(sample), np.zeros(makers)
     value = arcs.value(zero, tie)
     wide = np.full(makers, max(float(value.max(initial=0.0)), newton.TINY))
-    supply = np.full(len(arcs.rows), limits.total // len(arcs.rows))
-    supply[: limits.total - supply.sum()] += 1
-    flow = solve_flow(arcs, value, limits, zero, wide, supply)
+    flow = solve_flow(arcs, value, limits, zero, wide, _supply(limits.total, len(arcs.rows)))
     prices = duals.box_prices(arcs, value, flow, limits, zero, wide)
     now = newton.balance(arcs, limits, zero, prices, tie, limits.total / m, 0.2)
     box = np.minimum(ERRORS * now.standard_errors(limits, limits.total / m, m / following), wide)
@@ -164,23 +162,41 @@ def _solve_sample(
 
 
 def _correct_on_sample(losses: Losses, limits: Limits, found: Estimate, rows: Ints) -> Estimate:
-    """Newton steps; again with more room for the prices that ran into their box."""
+    """Newton steps, again with more room for prices that ran into their box; a flow if they get nowhere."""
     sample, weight = losses.take(rows), limits.total / len(rows)
     centre, box, zero = found.prices, found.box, np.zeros(len(found.prices))
     for _ in range(4):
         arcs = keep_arcs(sample, centre, box, found.tie)
-        now = newton.correct(arcs, limits, centre, zero, box, found.tie, weight)
-        hit = np.abs(now.shift) > 0.9 * box
+        shift = newton.correct(arcs, limits, centre, zero, box, found.tie, weight).shift
+        hit = np.abs(shift) > 0.9 * box
         if not hit.any():
             break
-        centre, box = centre + now.shift, np.where(hit, 4 * box, box)
-    else:
-        now = newton.balance(arcs, limits, centre, zero, found.tie, weight)
-    now = newton.balance(arcs, limits, centre, now.shift, found.tie, weight, 0.2)
+        centre, box, shift = centre + shift, np.where(hit, 4 * box, box), zero
+    now = newton.balance(arcs, limits, centre, shift, found.tie, weight, 0.2)
+    if now.left > WELL_PLACED * limits.total and found.tie == 0:
+        shift = _flow_prices(arcs, limits, centre, box)
+        now = newton.balance(arcs, limits, centre, shift, found.tie, weight, 0.2)
     errors = ERRORS * now.standard_errors(limits, weight, len(rows) / losses.shape[0])
     box = np.minimum(np.maximum(errors, found.tie), box)
-    box = affordable(arcs, arcs.value(now.shift, found.tie), box, _most_open(losses) / weight)
-    return Estimate(centre + now.shift, box, found.tie, now.left)
+    box = affordable(arcs, arcs.value(shift, found.tie), box, _most_open(losses) / weight)
+    return Estimate(centre + shift, box, found.tie, now.left)
+
+
+def _flow_prices(arcs: Arcs, limits: Limits, centre: Floats, box: Floats) -> Floats:
+    """Prices of the sample's open cases by an exact flow, as moves away from `centre`."""
+    supply = _supply(limits.total, len(arcs.settled))
+    done = arcs.settled >= 0
+    load = np.bincount(arcs.settled[done], supply[done], minlength=len(centre)).astype(np.int64)
+    weighted = replace(arcs, load=load)
+    flow = solve_flow(weighted, arcs.cost, limits, centre, box, supply[arcs.rows])
+    return duals.box_prices(weighted, arcs.cost, flow, limits, centre, box)
+
+
+def _supply(total: int, cases: int) -> Ints:
+    """Share out all cases over those of a sample."""
+    supply = np.full(cases, total // cases)
+    supply[: total - supply.sum()] += 1
+    return supply
 
 
 def _most_open(losses: Losses) -> float:

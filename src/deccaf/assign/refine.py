@@ -19,6 +19,7 @@ HALVINGS = 40
 ROOM = 2.5  # prices move by about the size of the tie rule while it shrinks, and arcs differ by it
 REPAIRS = 200
 FEW_REPAIRS = 4
+FAILURES = 5
 HUGE_FLOW = 250_000
 LARGE_FLOW = 50_000  # arcs: a narrow problem that is not narrow is better solved once, in full
 
@@ -73,23 +74,24 @@ def _follow(
     Returns the arcs used if that led to a plan, the prices found first, and the makers that ran into the box.
     """
     inner, size, failures = arcs, smoothing, 0
-    beginning = now = newton.correct(inner, limits, centre, np.zeros(len(centre)), box, size)
+    beginning = now = newton.correct(inner, limits, centre, np.zeros(len(centre)), box, size, smoothed=True)
     slope, hit = np.zeros(len(centre)), np.abs(now.shift) > 0.9 * box
     for _ in range(HALVINGS):
         arcs_before, window = len(inner.maker), np.minimum(ROOM * size, box)
         inner, _ = narrow(inner, inner.value(now.shift, size), window)
         small, steady = len(inner.maker) <= LARGE_FLOW, len(inner.maker) > 0.9 * arcs_before
         used = _around(arcs, inner, limits, centre, box, now, size) if steady else None
+        failures += steady and used is None
         if used is None and small and (steady or not failures or len(inner.maker) < LARGE_FLOW / 8):
             used = _exactly(arcs, inner, limits, centre, now.shift, window, tie)[0]
             failures += 1
-        if used is not None or failures == 4:
+        if used is not None or failures >= FAILURES:
             return used, beginning, hit
         if now.left > 20 * len(box) + 0.005 * limits.total or size <= tie:
             break
         size /= 2
         start = np.clip(now.shift + slope / 2, -box, box)
-        then = newton.correct(inner, limits, centre, start, box, size, reach=4 * size)
+        then = newton.correct(inner, limits, centre, start, box, size, reach=4 * size, smoothed=True)
         now, slope = then, then.shift - now.shift
         hit |= np.abs(now.shift) > 0.9 * box
     return None, beginning, hit
@@ -98,32 +100,36 @@ def _follow(
 def _around(
     arcs: Arcs, near: Arcs, limits: Limits, centre: Floats, box: Floats, now: newton.Balance, tie: float
 ) -> Ints | None:
-    """An exact flow over the arcs that can matter close to Newton's prices; None if that is not optimal."""
-    value, reach = near.value(now.shift, tie), now.reach()
-    for factor in (1.0, 8.0):
-        window = np.minimum(factor * reach, box)
-        inner, _ = narrow(near, value, window)
+    """An exact flow over the arcs that can matter close to Newton's prices; None if that is not optimal.
+
+    Makers that need the bypass get all the room there is, in a second try.
+    """
+    window = np.minimum(now.reach(), box)
+    for candidates in (near, arcs):
+        inner, _ = narrow(candidates, candidates.value(now.shift, tie), window)
         if len(inner.maker) > max(LARGE_FLOW, min(len(arcs.maker) // 3, HUGE_FLOW)):
             return None
-        used, bypassed = _exactly(arcs, inner, limits, centre, now.shift, window, tie)
-        if not bypassed:
+        used, short = _exactly(arcs, inner, limits, centre, now.shift, window, tie)
+        if used is not None or not short.any():
             return used
+        window = np.where(short, box, np.minimum(8 * window, box))
     return None
 
 
 def _exactly(
     arcs: Arcs, inner: Arcs, limits: Limits, centre: Floats, shift: Floats, window: Floats, tie: float
-) -> tuple[Ints | None, bool]:
-    """The flow over `inner`, as arcs used, if optimal over `arcs`; and whether the bypass was needed."""
+) -> tuple[Ints | None, Bools]:
+    """The flow over `inner`, as arcs used, if optimal over `arcs`; and the makers that needed the bypass."""
     flow = solve_flow(inner, inner.value(shift, tie), limits, centre + shift, window)
-    if flow.bypassed > 0:
-        return None, True
+    short = (flow.bypass_in > 0) | (flow.bypass_out > 0)
+    if short.any():
+        return None, short
     maker = inner.settled.copy()
     taken = np.flatnonzero(flow.arcs)
     maker[inner.rows[inner.case[taken]]] = inner.maker[taken]
     used = np.flatnonzero(arcs.maker == maker[arcs.rows][arcs.case])
     used, optimal = repair(arcs, used, limits, centre, FEW_REPAIRS)
-    return (used if optimal else None), False
+    return (used if optimal else None), short
 
 
 def repair(arcs: Arcs, used: Ints, limits: Limits, centre: Floats, most: int) -> tuple[Ints, bool]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from deccaf.assign import duals, pricing, refine
+from deccaf.assign import duals, hurry, pricing, refine
 from deccaf.assign.flow import Deadline, Limits, solve_flow
 from deccaf.assign.scan import Arcs, Floats, Ints, Losses, all_arcs, keep_arcs, residual_pass, slack_pass
 from deccaf.errors import SolverError
@@ -61,13 +61,12 @@ def solve_priced(
     """Price on a sample, prune the matrix, solve what is open, certify; widen where the certificate fails.
 
     Boxes grow until nothing is pruned, so this ends. If it takes long, `check` looks whether there is a plan
-    at all. When the time is up, the last plan is returned with the gap its prices prove.
+    at all. When the time is up, the last prices make a plan, and prove its gap.
     """
     if losses.shape[0] < 2 * pricing.sample_sizes(*losses.shape)[0]:
         return solve_direct(losses, limits, tie, deadline)
     found = pricing.estimate(losses, limits, seed, tie)
     centre, box, smoothing = found.prices, np.maximum(found.box, tie * 2.0**-14), found.tie
-    feasible: Plan | None = None
     for attempt in itertools.count(1):
         arcs = keep_arcs(losses, centre, box, smoothing)
         outcome = refine.solve_open(arcs, limits, centre, box, tie, smoothing, deadline)
@@ -75,19 +74,18 @@ def solve_priced(
             plan = certify(losses, limits, arcs, outcome.used, centre, box, smoothing > 0)
             if plan is not None:
                 return plan
-            feasible = _uncertified(losses, arcs, outcome.used, centre + outcome.shift)
-        if attempt == 3:
-            check()
+        centre = centre + outcome.shift
         if losses.values.size <= SMALL:
             return solve_direct(losses, limits, tie, deadline)
+        if attempt == 3:
+            check()
         if not deadline.allows(len(arcs.maker)):
             break
-        centre = centre + outcome.shift
         box = np.where(outcome.hit, np.maximum(WIDEN**attempt * box, np.median(box)), 1.5 * box)
         smoothing = outcome.smoothing
-    if feasible is None:
-        raise SolverError(f"no plan within {deadline.limit:g} s; raise time_limit")
-    return feasible
+    check()
+    maker = hurry.plan_at(losses, limits, centre)
+    return Plan(maker, centre, slack_pass(losses, maker, centre))
 
 
 def certify(
@@ -122,8 +120,3 @@ def _merged(arcs: Arcs, used: Ints) -> NDArray[np.int32]:
     maker = arcs.settled.copy()
     maker[arcs.rows] = arcs.maker[used]
     return maker
-
-
-def _uncertified(losses: Losses, arcs: Arcs, used: Ints, prices: Floats) -> Plan:
-    maker = _merged(arcs, used)
-    return Plan(maker, prices, slack_pass(losses, maker, prices))
