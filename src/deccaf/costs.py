@@ -168,8 +168,10 @@ def expert_losses(p: ArrayLike, q: ArrayLike, costs: Array, review_cost: ArrayLi
     """
     p, q = np.asarray(p, np.float64), np.asarray(q, np.float64)
     at_stake = p[:, :, None] * costs
-    cases, experts = q.shape[:2]
-    losses = np.einsum("ijk,ik->ij", q.reshape(cases, experts, -1), at_stake.reshape(cases, -1))
+    cases, experts, classes = q.shape[:3]
+    losses = np.einsum(
+        "ijk,ik->ij", q.reshape(cases, experts, classes**2), at_stake.reshape(cases, classes**2)
+    )
     return np.asarray(losses + np.asarray(review_cost, np.float64))
 
 
