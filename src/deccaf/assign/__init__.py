@@ -11,11 +11,24 @@ most (`upper`) cases a maker gets. A *price* is what one more unit of a maker's 
 Inside: `problem` (inputs and result), `solve` (choice of method), `transport` (the exact solver) on top of
 `scan` (passes over the matrix), `pricing` and `newton` (prices), `refine` (the open cases), `flow`
 (OR-Tools), `duals` (shadow prices, certificate) and `hurry` (when time is up); `feasibility` (why there is
-no plan), `verify`, `general` (CP-SAT, LP).
+no plan), `verify`, `general` (CP-SAT, LP). `stream` routes one case at a time, with a `forecast`.
 """
 
+from deccaf.assign.forecast import Forecast
 from deccaf.assign.problem import Assignment, AssignmentProblem
 from deccaf.assign.solve import solve, solve_batches, solve_problem
+from deccaf.assign.stream import Regret, Routed, StreamAssigner
 from deccaf.assign.verify import verify
 
-__all__ = ["Assignment", "AssignmentProblem", "solve", "solve_batches", "solve_problem", "verify"]
+__all__ = [
+    "Assignment",
+    "AssignmentProblem",
+    "Forecast",
+    "Regret",
+    "Routed",
+    "StreamAssigner",
+    "solve",
+    "solve_batches",
+    "solve_problem",
+    "verify",
+]
