@@ -30,13 +30,13 @@ class DeccafError(Exception):
     exit_code: ClassVar[int] = 1
 
 
-class ConfigError(DeccafError):
+class ConfigError(DeccafError, ValueError):
     """An argument or a configuration value that cannot be used."""
 
     exit_code = 2
 
 
-class DataError(DeccafError):
+class DataError(DeccafError, ValueError):
     """A table that cannot be used: the message names the column, the count and the first offender."""
 
     exit_code = 3
