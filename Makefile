@@ -16,6 +16,7 @@ demo: .venv/ready
 	$(BIN)/deccaf demo --out deccaf-demo
 
 test: .venv/ready
+	sh tools/test-packages
 	$(BIN)/python -m pytest -q -n auto
 
 lint: .venv/ready

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import os
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+
+from service_databases import Postgres, postgres_server
 
 _SHARED = Path(os.environ.get("DECCAF_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
@@ -41,3 +45,21 @@ def decisions_frame() -> pd.DataFrame:
             "decision": [0, 1, 1, 0, 1, 0, 0, 0],
         }
     )
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A real PostgreSQL for this session."""
+    with postgres_server() as server:
+        if server is None:
+            pytest.skip("no PostgreSQL server programs; `sh tools/test-packages` installs them")
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database, once of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/deccaf.db"
+    server: Postgres = request.getfixturevalue("postgres")
+    return server.new_database(f"t{uuid.uuid4().hex[:12]}")

@@ -31,6 +31,7 @@ HOMES = {
     "matplotlib": {"benchmark"},
     "fastapi": {"service"},
     "sqlalchemy": {"service"},
+    "alembic": {"service"},
 }
 
 

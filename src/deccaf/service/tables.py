@@ -1,0 +1,279 @@
+"""The tables of the ledger, the same on SQLite and PostgreSQL.
+
+What must never be broken is written into the database itself: `used <= capacity` is a constraint of `roster`,
+one live assignment a case is a unique index, and rows of `history`, `labels`, `decisions` and `activations`
+can be added but neither changed nor removed (triggers, see `migrations`).
+
+Times are seconds since 1970 (UTC); lists and objects are JSON text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+metadata = sa.MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+    }
+)
+
+_Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+
+LIVE = ("assigned", "claimed", "decided")
+"""States of an assignment that still holds its case and its unit of capacity."""
+
+
+def _table(name: str, *parts: sa.Column[Any] | sa.Constraint | sa.Index) -> sa.Table:
+    return sa.Table(name, metadata, *parts)
+
+
+def _id() -> sa.Column[int]:
+    return sa.Column("id", _Id, primary_key=True, autoincrement=True)
+
+
+def _at(name: str = "at", nullable: bool = False) -> sa.Column[float]:
+    return sa.Column(name, sa.Double, nullable=nullable)
+
+
+def _ref(name: str, target: str, nullable: bool = False) -> sa.Column[int]:
+    return sa.Column(name, _Id, sa.ForeignKey(target), nullable=nullable)
+
+
+settings = _table(
+    "settings", sa.Column("name", sa.Text, primary_key=True), sa.Column("value", sa.Text, nullable=False)
+)
+
+keys = _table(
+    "keys",
+    _id(),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("expert", sa.Text),
+    sa.Column("hash", sa.Text, nullable=False, unique=True),
+    _at("created_at"),
+    _at("revoked_at", nullable=True),
+    sa.CheckConstraint("role IN ('lead', 'reviewer', 'machine')", name="role"),
+    sa.CheckConstraint("role <> 'reviewer' OR expert IS NOT NULL", name="reviewer_is_somebody"),
+)
+
+teams = _table("teams", _id(), sa.Column("name", sa.Text, nullable=False, unique=True), _at("created_at"))
+
+experts = _table(
+    "experts",
+    sa.Column("name", sa.Text, primary_key=True),
+    _ref("team_id", "teams.id"),
+    sa.Column("display", sa.Text, nullable=False),
+    sa.Column("active", sa.Boolean, nullable=False),
+    _at("created_at"),
+)
+
+shifts = _table(
+    "shifts",
+    _id(),
+    sa.Column("name", sa.Text, nullable=False, unique=True),
+    _ref("team_id", "teams.id"),
+    _at("starts_at"),
+    _at("ends_at"),
+    sa.Column("expected_cases", sa.Integer),
+    sa.Column("random_share", sa.Double, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("pricing_id", _Id),
+    _at("priced_at", nullable=True),
+    sa.CheckConstraint("state IN ('open', 'closed')", name="state"),
+    sa.CheckConstraint("ends_at > starts_at", name="ends_after_start"),
+    sa.CheckConstraint("random_share >= 0 AND random_share <= 1", name="random_share"),
+)
+
+roster = _table(
+    "roster",
+    sa.Column("shift_id", _Id, sa.ForeignKey("shifts.id"), primary_key=True, autoincrement=False),
+    sa.Column("maker", sa.Text, primary_key=True),
+    sa.Column("capacity", sa.Integer),
+    sa.Column("lower", sa.Integer, nullable=False),
+    sa.Column("used", sa.Integer, nullable=False),
+    sa.Column("absent", sa.Boolean, nullable=False),
+    sa.CheckConstraint("used >= 0", name="used_from_0"),
+    sa.CheckConstraint("capacity IS NULL OR used <= capacity", name="used_within_capacity"),
+    sa.CheckConstraint("lower >= 0 AND (capacity IS NULL OR lower <= capacity)", name="lower"),
+)
+
+pricings = _table(
+    "pricings",
+    _id(),
+    _ref("shift_id", "shifts.id"),
+    sa.Column("model_id", _Id),
+    sa.Column("makers", sa.Text, nullable=False),
+    sa.Column("prices", sa.Text, nullable=False),
+    sa.Column("basis", sa.Text, nullable=False),
+    _at(),
+    sa.Index("ix_pricings_shift", "shift_id"),
+)
+
+imports = _table(
+    "imports",
+    _id(),
+    _at(),
+    _ref("key_id", "keys.id"),
+    sa.Column("filename", sa.Text, nullable=False),
+    sa.Column("rows", sa.Integer, nullable=False),
+    sa.Column("accepted", sa.Integer, nullable=False),
+    sa.Column("rejected", sa.Integer, nullable=False),
+    sa.Column("errors", sa.Text, nullable=False),
+)
+
+cases = _table(
+    "cases",
+    _id(),
+    sa.Column("case_id", sa.Text, nullable=False, unique=True),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("features", sa.Text, nullable=False),
+    sa.Column("given", sa.Text),
+    sa.Column("excluded", sa.Text, nullable=False),
+    _ref("import_id", "imports.id", nullable=True),
+    _at("arrived_at"),
+    sa.Column("label", sa.Text),
+    _at("labelled_at", nullable=True),
+    sa.CheckConstraint("status IN ('waiting', 'assigned', 'decided')", name="status"),
+    sa.Index("ix_cases_status", "status", "id"),
+)
+
+plans = _table(
+    "plans",
+    _id(),
+    _ref("shift_id", "shifts.id"),
+    sa.Column("model_id", _Id),
+    _ref("key_id", "keys.id"),
+    sa.Column("state", sa.Text, nullable=False),
+    _at("created_at"),
+    _at("committed_at", nullable=True),
+    sa.Column("cases", sa.Integer, nullable=False),
+    sa.Column("summary", sa.Text, nullable=False),
+    sa.Column("payload", sa.LargeBinary),
+    sa.CheckConstraint("state IN ('draft', 'committed', 'discarded')", name="state"),
+)
+
+assignments = _table(
+    "assignments",
+    _id(),
+    sa.Column("case_id", sa.Text, sa.ForeignKey("cases.case_id"), nullable=False),
+    _ref("shift_id", "shifts.id"),
+    sa.Column("maker", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("method", sa.Text, nullable=False),
+    _ref("plan_id", "plans.id", nullable=True),
+    _ref("pricing_id", "pricings.id"),
+    sa.Column("model_id", _Id),
+    sa.Column("losses", sa.Text, nullable=False),
+    sa.Column("machine_says", sa.Text),
+    sa.Column("expected_loss", sa.Double, nullable=False),
+    sa.Column("price", sa.Double, nullable=False),
+    sa.Column("propensity", sa.Double, nullable=False),
+    _at("created_at"),
+    _at("changed_at"),
+    _at("claimed_until", nullable=True),
+    sa.CheckConstraint(
+        "state IN ('assigned', 'claimed', 'decided', 'returned', 'expired', 'released')", name="state"
+    ),
+    sa.CheckConstraint("propensity > 0 AND propensity <= 1", name="propensity"),
+    sa.Index("ix_assignments_case", "case_id"),
+    sa.Index("ix_assignments_queue", "maker", "state", "id"),
+    sa.Index("ix_assignments_shift", "shift_id", "id"),
+    sa.Index("ix_assignments_plan", "plan_id"),
+    sa.Index("ix_assignments_claims", "state", "claimed_until"),
+)
+sa.Index(
+    "uq_assignments_live_case",
+    assignments.c.case_id,
+    unique=True,
+    sqlite_where=sa.text("state IN ('assigned', 'claimed', 'decided')"),
+    postgresql_where=sa.text("state IN ('assigned', 'claimed', 'decided')"),
+)
+
+decisions = _table(
+    "decisions",
+    sa.Column("case_id", sa.Text, sa.ForeignKey("cases.case_id"), primary_key=True),
+    sa.Column("maker", sa.Text, nullable=False),
+    sa.Column("decision", sa.Text, nullable=False),
+    sa.Column("seconds", sa.Double),
+    _at(),
+    sa.Index("ix_decisions_maker", "maker", "at"),
+)
+
+labels = _table(
+    "labels",
+    _id(),
+    sa.Column("case_id", sa.Text, sa.ForeignKey("cases.case_id"), nullable=False),
+    sa.Column("label", sa.Text, nullable=False),
+    _at(),
+    sa.Index("ix_labels_case", "case_id"),
+)
+
+history = _table(
+    "history",
+    _id(),
+    _at(),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("case_id", sa.Text),
+    sa.Column("shift_id", _Id),
+    sa.Column("maker", sa.Text),
+    sa.Column("key_id", _Id),
+    sa.Column("data", sa.Text, nullable=False),
+    sa.Index("ix_history_case", "case_id"),
+)
+
+models = _table(
+    "models",
+    _id(),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("source", sa.Text, nullable=False),
+    sa.Column("sha256", sa.Text, nullable=False, unique=True),
+    sa.Column("size", sa.Integer, nullable=False),
+    sa.Column("summary", sa.Text, nullable=False),
+    sa.Column("content", sa.LargeBinary, nullable=False),
+    _at("created_at"),
+)
+
+activations = _table(
+    "activations",
+    _id(),
+    _ref("model_id", "models.id"),
+    _ref("key_id", "keys.id"),
+    sa.Column("kind", sa.Text, nullable=False),
+    _at(),
+)
+
+jobs = _table(
+    "jobs",
+    _id(),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("params", sa.Text, nullable=False),
+    _ref("key_id", "keys.id"),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("worker", sa.Text),
+    _at("created_at"),
+    _at("heartbeat_at", nullable=True),
+    _at("finished_at", nullable=True),
+    sa.Column("result", sa.Text),
+    sa.CheckConstraint("state IN ('queued', 'running', 'done', 'failed')", name="state"),
+)
+
+answers = _table(
+    "answers",
+    sa.Column("key_id", _Id, sa.ForeignKey("keys.id"), primary_key=True, autoincrement=False),
+    sa.Column("idempotency_key", sa.Text, primary_key=True),
+    sa.Column("request", sa.Text, nullable=False),
+    sa.Column("status", sa.Integer, nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+    _at(),
+    sa.Index("ix_answers_at", "at"),
+)
+
+APPEND_ONLY = ("history", "labels", "decisions", "activations", "pricings")
+"""Tables whose rows can be added but neither changed nor removed."""
