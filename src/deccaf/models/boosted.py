@@ -101,11 +101,18 @@ class BoostedDecisions:
     def _known(self, features: pd.DataFrame, experts: Ints) -> Array:
         """(cases, experts, K, K) log-chances of experts that were seen, all at once."""
         matrix, k = self.encoder_.transform(features), self.classes_
-        pairs = np.array([(y, j) for j in experts for y in range(k)], np.float64)
-        truth = matrix.shape[1]
-        raw = ExpertScorer(self.booster_, (truth, truth + 1), pairs).raw(matrix)
+        raw = self._scorer(experts, matrix.shape[1]).raw(matrix)
         raw = raw.reshape(len(matrix), len(experts), k, *raw.shape[2:])
         return trees.log_from_raw(raw, k)
+
+    def _scorer(self, experts: Ints, truth: int) -> ExpertScorer:
+        """The trees prepared for these experts; kept, as a service asks about the same ones all day."""
+        kept: tuple[Any, bytes, ExpertScorer] | None = getattr(self, "_kept", None)
+        if kept is None or kept[0] is not self.booster_ or kept[1] != experts.tobytes():
+            pairs = np.array([(y, j) for j in experts for y in range(self.classes_)], np.float64)
+            scorer = ExpertScorer(self.booster_, (truth, truth + 1), pairs)
+            kept = self._kept = (self.booster_, experts.tobytes(), scorer)
+        return kept[2]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and LightGBM's text, for a file."""

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from deccaf.models.rows import CaseRows
 from deccaf.schema import require_columns
 
 Array = NDArray[np.float64]
@@ -83,8 +84,7 @@ class _Category:
         levels = tuple(str(level) for level in values.cat.categories if counts[level] >= rarest)
         return cls(str(values.name), levels, np.array([counts[level] / len(values) for level in levels]))
 
-    def columns(self, values: pd.Series) -> list[Array]:
-        codes = _codes(values, self.levels)
+    def columns(self, codes: NDArray[np.int64]) -> list[Array]:
         return [(codes == k) - share for k, share in enumerate(self.shares)]
 
     def to_dict(self) -> dict[str, Any]:
@@ -123,9 +123,10 @@ class LinearEncoder:
                 parts.append(_Number.fit(features[name].to_numpy(np.float64), str(name)))
         return self._set(parts)
 
-    def transform(self, features: pd.DataFrame) -> Array:
+    def transform(self, features: pd.DataFrame | CaseRows) -> Array:
         """One row per case; unknown values and levels stand at the centre."""
-        require_columns(features, [part.name for part in self.parts_])
+        if not isinstance(features, CaseRows):
+            require_columns(features, [part.name for part in self.parts_])
         blocks = [block for part in self.parts_ for block in _columns(part, features)]
         return np.column_stack(blocks) if blocks else np.zeros((len(features), 0))
 
@@ -174,15 +175,16 @@ class TreeEncoder:
         """Positions of the columns that are categories."""
         return [place for place, levels in enumerate(self.levels_.values()) if levels is not None]
 
-    def transform(self, features: pd.DataFrame, extra: int = 0) -> Array:
+    def transform(self, features: pd.DataFrame | CaseRows, extra: int = 0) -> Array:
         """One row per case, with `extra` empty columns at the end for what a model adds."""
-        require_columns(features, list(self.levels_))
+        if not isinstance(features, CaseRows):
+            require_columns(features, list(self.levels_))
         matrix = np.empty((len(features), len(self.levels_) + extra))
         for place, (name, levels) in enumerate(self.levels_.items()):
             if levels is None:
-                matrix[:, place] = features[name].to_numpy(np.float64)
+                matrix[:, place] = _numbers(features, name)
             else:
-                codes = _codes(features[name], levels)
+                codes = _codes(features, name, levels)
                 matrix[:, place] = np.where(codes < 0, np.nan, codes)
         return matrix
 
@@ -198,15 +200,23 @@ class TreeEncoder:
         return encoder
 
 
-def _columns(part: _Number | _Category, features: pd.DataFrame) -> list[Array]:
+def _columns(part: _Number | _Category, features: pd.DataFrame | CaseRows) -> list[Array]:
     if isinstance(part, _Category):
-        return part.columns(features[part.name])
-    return part.columns(features[part.name].to_numpy(np.float64))
+        return part.columns(_codes(features, part.name, part.levels))
+    return part.columns(_numbers(features, part.name))
 
 
-def _codes(values: pd.Series, levels: Sequence[str]) -> NDArray[np.int64]:
+def _numbers(features: pd.DataFrame | CaseRows, name: str) -> Array:
+    if isinstance(features, CaseRows):
+        return features.numbers(name)
+    return features[name].to_numpy(np.float64)
+
+
+def _codes(features: pd.DataFrame | CaseRows, name: str, levels: Sequence[str]) -> NDArray[np.int64]:
     """Position of each value among the levels, -1 where it is none of them."""
-    known = pd.Index(list(levels), dtype=object)
+    if isinstance(features, CaseRows):
+        return features.places(name, levels)
+    values, known = features[name], pd.Index(list(levels), dtype=object)
     if isinstance(values.dtype, pd.CategoricalDtype):
         places = known.get_indexer(pd.Index(values.cat.categories.astype(object)))
         codes = values.cat.codes.to_numpy()

@@ -34,6 +34,8 @@ _TABLE_ROWS = 4_096
 _TABLE_EXPERTS = 128
 _FEW = 5_000
 """Scores up to which LightGBM itself is quicker, because nothing is gained by preparing tables."""
+_ALONE = 500
+"""Scores up to which one thread is quicker than several that wait for each other."""
 _PROBABILISTIC = {"binary", "cross_entropy", "multiclass", "multiclassova"}
 _DEEPEST = 200
 """Trees deeper than this are left to LightGBM: they are walked here by recursion."""
@@ -176,7 +178,8 @@ class ExpertScorer:
             full[:, :, self._features] = part[:, None, :]
             full[:, :, list(self.columns)] = self.values[chosen]
             flat = full.reshape(-1, full.shape[-1])
-            scores = self._booster.predict(flat, raw_score=True, num_threads=self.threads)
+            threads = self.threads if len(flat) > _ALONE else 1
+            scores = self._booster.predict(flat, raw_score=True, num_threads=threads)
             out[start : start + rows] = np.asarray(scores).reshape(len(part), len(chosen), -1)
 
 
