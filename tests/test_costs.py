@@ -101,3 +101,9 @@ def test_bad_amounts_are_named_with_count_and_case(bad: float) -> None:
 def test_missing_amount_column_is_named() -> None:
     with pytest.raises(DataError, match="column 'loss': missing"):
         Costs.binary(1.0, "loss").array(pd.DataFrame({"other": [1.0]}))
+
+
+def test_whole_numbers_in_a_matrix_do_not_truncate_amounts() -> None:
+    costs = Costs.from_matrix([[0, 1], ["amount", 0]], [0, 1], scale="size")
+    amounts = pd.DataFrame({"amount": [0.5], "size": [1.5]})
+    np.testing.assert_allclose(costs.array(amounts), [[[0.0, 1.5], [0.75, 0.0]]])

@@ -137,7 +137,8 @@ class Costs:
         return weights
 
     def _numbers(self) -> Array:
-        return np.array([[0.0 if isinstance(cost, str) else cost for cost in row] for row in self.cells])
+        numbers = [[0.0 if isinstance(cost, str) else float(cost) for cost in row] for row in self.cells]
+        return np.array(numbers, np.float64)
 
     def _check_cell(self, y: int, m: int, cost: Cost) -> None:
         where = f"cost of deciding {self.classes[m]!r} when the truth is {self.classes[y]!r}"

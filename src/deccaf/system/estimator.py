@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -14,12 +15,14 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+import deccaf
 from deccaf.capacity import Capacity
 from deccaf.costs import MACHINE, Costs
-from deccaf.errors import ConfigError, DataError, did_you_mean, show
+from deccaf.errors import ConfigError, DataError, ModelFileError, did_you_mean, show
 from deccaf.schema import Columns, Schema
 from deccaf.system.frames import CASE, Input, as_pandas, default_names, feature_frame, read_input, same_kind
 from deccaf.system.learned import METHODS, History, Learned, Scores, Settings, learn
+from deccaf.system.model_file import read_model_file, write_model_file
 from deccaf.system.plan import Plan, Scored, check_batches, make_plan, roster_notes
 from deccaf.tables import Cases, Decisions, class_codes, names_of
 
@@ -197,6 +200,54 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         shown = plan.table.set_axis(table.frame.index)
         return replace(plan, table=same_kind(shown, table.given))
 
+    def save(self, path: str | Path, key: bytes | None = None) -> None:
+        """Write a model file; with `key` it is signed, so that `load` can tell where it comes from."""
+        check_is_fitted(self)
+        write_model_file(
+            path,
+            {
+                "settings": _plain_settings(self.get_params(deep=False)),
+                "costs": self.costs_.to_dict(),
+                "classes": self.classes_.tolist(),
+                "columns": self.feature_names if hasattr(self, "feature_names_in_") else None,
+                "width": self.n_features_in_,
+                "pace": getattr(self, "pace_", None),
+                "learned": self.learned_.to_dict(),
+            },
+            schema=self.schema_.to_dict(),
+            training=self.training_,
+            deccaf_version=deccaf.__version__,
+            key=key,
+        )
+
+    @classmethod
+    def load(cls, path: str | Path, key: bytes | None = None) -> Self:
+        """Read a model file, checked before anything of it is used; nothing in it is executed.
+
+        With `key` the file must be signed with it.
+        """
+        found = read_model_file(path, key)
+        try:
+            return cls._rebuilt(found.model, found.manifest)
+        except Exception as error:  # content that fits its sums but makes no model
+            raise ModelFileError(f"{path}: holds no usable model: {type(error).__name__}: {error}") from error
+
+    @classmethod
+    def _rebuilt(cls, data: Mapping[str, Any], manifest: Mapping[str, Any]) -> Self:
+        costs = Costs.from_dict(data["costs"])
+        model = cls(costs, **{name: _as_tuple(value) for name, value in data["settings"].items()})
+        model._check_settings()
+        model.costs_, model.classes_ = costs, np.array(data["classes"])
+        model.schema_ = Schema.from_dict(manifest["schema"])
+        model.learned_ = Learned.from_dict(data["learned"])
+        model.experts_, model.training_ = model.learned_.experts, manifest["training"]
+        model.n_features_in_ = int(data["width"])
+        if data["columns"] is not None:
+            model.feature_names_in_ = np.array(data["columns"], dtype=object)
+        if data["pace"] is not None:
+            model.pace_ = {str(name): float(value) for name, value in data["pace"].items()}
+        return model
+
     def scored(self, X: Any, experts: Sequence[str]) -> Scored:
         """What is believed about cases, chunk by chunk, ready for a plan."""
         table = X if isinstance(X, Input) else self._read(X)
@@ -328,6 +379,18 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         self.experts_ = self.learned_.experts
         self.training_ = _facts(history, self.method, costs)
         return self
+
+
+def _plain_settings(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Constructor arguments for a file; the costs are written on their own."""
+    settings = {name: value for name, value in params.items() if name != "costs"}
+    if settings["half_life"] is not None and not isinstance(settings["half_life"], int | float):
+        settings["half_life"] = str(settings["half_life"])
+    return settings
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _is_array(X: Any) -> bool:
