@@ -11,24 +11,41 @@ most (`upper`) cases a maker gets. A *price* is what one more unit of a maker's 
 Inside: `problem` (inputs and result), `solve` (choice of method), `transport` (the exact solver) on top of
 `scan` (passes over the matrix), `pricing` and `newton` (prices), `refine` (the open cases), `flow`
 (OR-Tools), `duals` (shadow prices, certificate) and `hurry` (when time is up); `feasibility` (why there is
-no plan), `verify`, `general` (CP-SAT, LP). `stream` routes one case at a time, with a `forecast`.
+no plan), `verify`, `general` (CP-SAT, LP).
+
+`constrained` grants `wishes` that break this structure, by a programme of `columns` (`relax`, `opinions`,
+`random_quota`); `stream` routes one case at a time, with a `forecast` and `bids`.
 """
 
+from deccaf.assign.constrained import ConstrainedPlan, WishPrice, solve_constrained
 from deccaf.assign.forecast import Forecast
+from deccaf.assign.opinions import Opinions
 from deccaf.assign.problem import Assignment, AssignmentProblem
+from deccaf.assign.random_quota import RandomDraw
 from deccaf.assign.solve import solve, solve_batches, solve_problem
 from deccaf.assign.stream import Regret, Routed, StreamAssigner
 from deccaf.assign.verify import verify
+from deccaf.assign.wishes import Balance, GroupBand, HandlingMinutes, RandomQuota, Reviewers
 
 __all__ = [
     "Assignment",
     "AssignmentProblem",
+    "Balance",
+    "ConstrainedPlan",
     "Forecast",
+    "GroupBand",
+    "HandlingMinutes",
+    "Opinions",
+    "RandomDraw",
+    "RandomQuota",
     "Regret",
+    "Reviewers",
     "Routed",
     "StreamAssigner",
+    "WishPrice",
     "solve",
     "solve_batches",
+    "solve_constrained",
     "solve_problem",
     "verify",
 ]
