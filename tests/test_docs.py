@@ -11,6 +11,7 @@ import typer
 
 from deccaf import errors
 from deccaf.cli import app
+from deccaf.cli.reference import commands_page
 from deccaf.config import Config
 
 ROOT = Path(__file__).parents[1]
@@ -50,3 +51,8 @@ def test_the_configurations_in_the_documents_can_be_read(block: str, tmp_path: P
 def test_links_between_documents_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\((?!http)([^)#]+)", path.read_text()):
         assert (path.parent / target).exists(), f"{path.name} links to {target}, which does not exist"
+
+
+def test_the_reference_of_commands_is_up_to_date() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text()
+    assert page == commands_page(), "run: python -m deccaf.cli.reference docs/commands.md"

@@ -41,6 +41,8 @@ class CostsTable(Table):
     matrix: list[list[Cost]] | None = None
     classes: list[Class] | None = None
     scale: str | None = None
+    review_cost: float | dict[str, float] = 0.0
+    """What it costs to ask an expert: one number, or a number by name."""
 
     @model_validator(mode="after")
     def _one_form(self) -> CostsTable:

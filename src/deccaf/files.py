@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -36,6 +36,30 @@ def read_frame(path: str | Path) -> pd.DataFrame:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read: {_first_line(error)}") from error
     return _to_pandas(_plain_types(table, path))
+
+
+def read_frames(
+    path: str | Path, rows: int = 131_072, columns: Collection[str] | None = None
+) -> Iterator[pd.DataFrame]:
+    """Read a file some rows at a time; only these `columns` of a parquet file, those of them that exist.
+
+    A CSV file is read whole, because only the whole file tells the types of its columns.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in {".parquet", ".pq"} or not path.is_file() or not path.stat().st_size:
+        frame = read_frame(path)
+        for start in range(0, len(frame), rows):
+            yield frame.iloc[start : start + rows]
+        return
+    try:
+        _check_parquet(path)
+        with pa.parquet.ParquetFile(path) as parquet:
+            names = parquet.schema_arrow.names
+            wanted = names if columns is None else [name for name in names if name in set(columns)]
+            for batch in parquet.iter_batches(batch_size=rows, columns=wanted):
+                yield _to_pandas(_plain_types(pa.Table.from_batches([batch]), path))
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path}: cannot be read: {_first_line(error)}") from error
 
 
 def write_frame(frame: pd.DataFrame, path: str | Path) -> None:
@@ -99,6 +123,12 @@ def check_header(names: Sequence[str], path: str | Path) -> None:
 
 
 def _read_parquet(path: Path) -> pa.Table:
+    _check_parquet(path)
+    with pa.parquet.ParquetFile(path) as parquet:
+        return parquet.read()
+
+
+def _check_parquet(path: Path) -> None:
     with path.open("rb") as file:
         head = file.read(4)
         file.seek(-4, os.SEEK_END)
@@ -107,7 +137,6 @@ def _read_parquet(path: Path) -> pa.Table:
     with pa.parquet.ParquetFile(path) as parquet:
         check_width(parquet.metadata.num_columns, path)  # before the schema, which is slow when very wide
         check_header(parquet.schema_arrow.names, path)
-        return parquet.read()
 
 
 def _read_csv(path: Path) -> pa.Table:

@@ -203,6 +203,31 @@ class Decisions:
     def __len__(self) -> int:
         return len(self.case)
 
+    def of(self, cases: Cases) -> Decisions:
+        """The decisions on these cases only."""
+        return self.take(_same_kind(cases.ids, self.case) >= 0)
+
+    def take(self, rows: ArrayLike) -> Decisions:
+        """Some of the decisions, by a boolean mask or by positions."""
+        picked = np.asarray(rows)
+        picked = np.flatnonzero(picked) if picked.dtype == bool else picked
+
+        def part(values: pd.Series | None) -> pd.Series | None:
+            return None if values is None else values.iloc[picked].reset_index(drop=True)
+
+        case, expert = part(self.case), part(self.expert)
+        assert case is not None
+        assert expert is not None
+        return Decisions(
+            case,
+            expert,
+            self.decision[picked],
+            self.classes,
+            part(self.propensity),
+            part(self.time),
+            part(self.seconds),
+        )
+
     @cached_property
     def experts(self) -> tuple[str, ...]:
         """The experts' names, sorted."""

@@ -9,9 +9,11 @@ from typing import Annotated
 import typer
 
 from deccaf import __version__
+from deccaf.cli.assign import assign, explain
 from deccaf.cli.check import check
 from deccaf.cli.common import err
 from deccaf.cli.demo import demo
+from deccaf.cli.fit import fit
 from deccaf.cli.simulate import simulate
 from deccaf.errors import DeccafError
 
@@ -29,6 +31,9 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(check)
+app.command()(fit)
+app.command()(assign)
+app.command()(explain)
 app.add_typer(simulate, name="simulate")
 
 

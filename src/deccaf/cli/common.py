@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, Protocol
 
 import pandas as pd
@@ -14,10 +16,16 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from deccaf.errors import ConfigError, DeccafWarning
+
 out = Console()
 err = Console(stderr=True)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the table as JSON on stdout.")]
+KeyOption = Annotated[
+    Path | None,
+    typer.Option("--key-file", help="File with the key that signs the model."),
+]
 SeedOption = Annotated[int, typer.Option(min=0, help="The same seed gives the same output.")]
 
 
@@ -52,6 +60,29 @@ def show_table(table: pd.DataFrame, *, title: str, as_json: bool) -> None:
     for row in table.itertuples(index=False):
         grid.add_row(*[_cell(value) for value in row])
     out.print(grid)
+
+
+def read_key(path: Path | None) -> bytes | None:
+    """The key of model files, without the newline that editors add."""
+    if path is None:
+        return None
+    try:
+        key = path.read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(f"--key-file {path}: cannot be read: {error.strerror}") from error
+    if len(key) < 16:
+        raise ConfigError(f"--key-file {path}: holds {len(key)} bytes; a key needs at least 16")
+    return key
+
+
+@contextmanager
+def warnings_said() -> Iterator[None]:
+    """Warnings of deccaf as lines for people."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DeccafWarning)
+        yield
+    for text in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, DeccafWarning)):
+        say(f"note: {text}")
 
 
 def say(message: str) -> None:

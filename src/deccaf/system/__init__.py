@@ -5,6 +5,7 @@ Inside: `estimator` (the public class), `frames` (tables in and out), `learned` 
 """
 
 from deccaf.system.estimator import DeCCaF
+from deccaf.system.explain import Explanation
 from deccaf.system.plan import Plan, Summary
 
-__all__ = ["DeCCaF", "Plan", "Summary"]
+__all__ = ["DeCCaF", "Explanation", "Plan", "Summary"]

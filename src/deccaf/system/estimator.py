@@ -20,6 +20,7 @@ from deccaf.capacity import Capacity
 from deccaf.costs import MACHINE, Costs
 from deccaf.errors import ConfigError, DataError, ModelFileError, did_you_mean, show
 from deccaf.schema import Columns, Schema
+from deccaf.system.explain import Explanation, explain_case
 from deccaf.system.frames import CASE, Input, as_pandas, default_names, feature_frame, read_input, same_kind
 from deccaf.system.learned import METHODS, History, Learned, Scores, Settings, learn
 from deccaf.system.model_file import read_model_file, write_model_file
@@ -31,6 +32,8 @@ Ints = NDArray[np.int64]
 
 CELLS = 4_000_000
 """Chances (cases x experts x truths x decisions) that are held at once while scoring."""
+MANY_GROUPS = 50
+"""A group column with at least so many groups names what belongs together; with fewer, a kind of case."""
 _NOBODY = pd.Series([], dtype=str)
 
 
@@ -45,7 +48,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         `"deccaf"` (expected cost, the default), `"paper"` (the paper's method) or `"ova"` (one model per
         expert, with the same exact plan).
     budget
-        How long to search for settings: `"quick"`.
+        How many settings of the trees to try: `"quick"`, `"standard"` or `"paper"`.
     review_cost
         What it costs to ask an expert: one number, or a number by name (anyone else: 0).
     half_life
@@ -120,8 +123,14 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         history = History(features, label, times, groups, weight, case, who, said, when)
         return self._learn(history, costs, table.amounts, schema)
 
-    def fit_cases(self, cases: Cases, decisions: Decisions | None = None) -> Self:
-        """Learn from checked tables, as the command line does; a group column keeps its rows together."""
+    def fit_cases(
+        self, cases: Cases, decisions: Decisions | None = None, *, columns: Columns | None = None
+    ) -> Self:
+        """Learn from checked tables, as the command line does.
+
+        Rows of one group are kept together by the first group column of at least 50 groups (patients, not age
+        bands). `columns` is remembered to read new files.
+        """
         if cases.label is None:
             raise DataError("cases have no label column; name it under [columns] label")
         costs = self._given_costs(cases.classes)
@@ -132,11 +141,12 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         if decisions is not None:
             case, who, said = cases.positions(decisions.case), decisions.expert, decisions.decision
             when = decisions.time
-        group = cases.groups.iloc[:, 0] if cases.groups.shape[1] else None
+        group = splitting_group(cases)
         history = History(cases.features, cases.label, cases.time, group, None, case, who, said, when)
+        self.columns_ = columns or Columns()
         if decisions is not None and decisions.seconds is not None:
-            minutes = decisions.seconds.groupby(decisions.expert.to_numpy()).median()
-            self.pace_ = {str(name): 3600.0 / value for name, value in minutes.items() if value > 0}
+            each = decisions.seconds.groupby(decisions.expert.to_numpy()).median()
+            self.pace_ = {str(name): 3600.0 / value for name, value in each.items() if value > 0}
         return self._learn(history, costs, cases.amounts, cases.schema)
 
     def predict_proba(self, X: Any) -> Array:
@@ -200,6 +210,33 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         shown = plan.table.set_axis(table.frame.index)
         return replace(plan, table=same_kind(shown, table.given))
 
+    def explain(self, X: Any, plan: Plan | None = None, *, case: Any = None) -> Explanation:
+        """Why a case went (or would go) to whom: losses, prices, and the features behind the estimates.
+
+        `X` holds the case; `case` names it where X holds more than one. With the `plan` its prices and its
+        choice are explained, without it what would be best if everyone had room.
+        """
+        table = self._read(X)
+        row = _row_of(table, case)
+        one = replace(table, frame=table.frame.iloc[[row]], amounts=table.amounts.iloc[[row]])
+        name = table.ids[row]
+        chosen, prices, experts = None, {MACHINE: 0.0}, list(self.experts_)
+        if plan is not None:
+            chosen, prices = plan.about(name)
+            experts = [maker for maker in prices if maker != MACHINE]
+        found = next(scores for _, scores in self._chunks(one, experts))
+        makers = [MACHINE, *experts]
+        return explain_case(
+            self.learned_,
+            feature_frame(one, self.schema_).set_axis([name]),
+            pd.Series(found.loss[0], index=makers),
+            pd.Series(found.objective[0], index=makers),
+            prices,
+            chosen,
+            found.p[0],
+            self.classes_.tolist(),
+        )
+
     def save(self, path: str | Path, key: bytes | None = None) -> None:
         """Write a model file; with `key` it is signed, so that `load` can tell where it comes from."""
         check_is_fitted(self)
@@ -212,6 +249,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
                 "columns": self.feature_names if hasattr(self, "feature_names_in_") else None,
                 "width": self.n_features_in_,
                 "pace": getattr(self, "pace_", None),
+                "roles": self.columns_.model_dump(mode="json") if hasattr(self, "columns_") else None,
                 "learned": self.learned_.to_dict(),
             },
             schema=self.schema_.to_dict(),
@@ -244,6 +282,8 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         model.n_features_in_ = int(data["width"])
         if data["columns"] is not None:
             model.feature_names_in_ = np.array(data["columns"], dtype=object)
+        if data["roles"] is not None:
+            model.columns_ = Columns(**data["roles"])
         if data["pace"] is not None:
             model.pace_ = {str(name): float(value) for name, value in data["pace"].items()}
         return model
@@ -372,6 +412,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
             half_life=self.half_life,
             case_parts=tuple(self.case_parts),
             decision_parts=tuple(self.decision_parts),
+            budget=self.budget,
             seed=self.seed,
         )
         self.costs_, self.schema_ = costs, schema
@@ -379,6 +420,14 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         self.experts_ = self.learned_.experts
         self.training_ = _facts(history, self.method, costs)
         return self
+
+
+def splitting_group(cases: Cases) -> pd.Series | None:
+    """The group column whose rows belong together: the first with many groups; None if there is none."""
+    for name in cases.groups:
+        if cases.groups[name].nunique() >= MANY_GROUPS:
+            return cases.groups[name]
+    return None
 
 
 def _plain_settings(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -391,6 +440,17 @@ def _plain_settings(params: Mapping[str, Any]) -> dict[str, Any]:
 
 def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
+
+
+def _row_of(table: Input, case: Any) -> int:
+    if case is None:
+        if len(table) != 1:
+            raise DataError(f"explain: X holds {len(table)} cases; say which one with case=")
+        return 0
+    found = np.flatnonzero((table.ids == case) | (table.ids.astype(str) == str(case)))
+    if not len(found):
+        raise DataError(f"explain: no case of X is called {show(case)}")
+    return int(found[0])
 
 
 def _is_array(X: Any) -> bool:
@@ -466,5 +526,10 @@ def _facts(history: History, method: str, costs: Costs) -> dict[str, Any]:
         },
     }
     if history.time is not None and len(history.time):
-        facts["time"] = [str(history.time.min()), str(history.time.max())]
+        facts["time"] = [_plain_time(history.time.min()), _plain_time(history.time.max())]
     return facts
+
+
+def _plain_time(value: Any) -> Any:
+    """A number, or a date as text."""
+    return value.item() if hasattr(value, "item") else value if isinstance(value, int | float) else str(value)

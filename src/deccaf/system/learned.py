@@ -21,6 +21,7 @@ from deccaf.models.decisions import DecisionModel
 from deccaf.models.expertise import HumanExpertiseModel, OneVsAll
 from deccaf.models.holdout import holdouts
 from deccaf.models.paper_classifier import PaperClassifier
+from deccaf.system.budgets import candidates
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -69,6 +70,7 @@ class Settings:
     half_life: Any = None
     case_parts: Sequence[str] = ("logistic", "boosted")
     decision_parts: Sequence[str] = ("rates", "pooled", "boosted")
+    budget: str = "quick"
     seed: int = 0
 
 
@@ -153,13 +155,21 @@ def learn(history: History, settings: Settings, costs: Costs, amounts: pd.DataFr
 
 def _learn_costs(history: History, settings: Settings) -> Learned:
     classifier = CaseClassifier(
-        settings.classes, parts=settings.case_parts, half_life=settings.half_life, seed=settings.seed
+        settings.classes,
+        parts=settings.case_parts,
+        half_life=settings.half_life,
+        candidates=candidates("cases", settings.budget, settings.seed),
+        seed=settings.seed,
     ).fit(history.features, history.label, time=history.time, group=history.group, weight=history.weight)
     if not len(history.case):
         return Learned("deccaf", classifier, None)
     features, truth = history.features.iloc[history.case], history.label[history.case]
     team = DecisionModel(
-        settings.classes, parts=settings.decision_parts, half_life=settings.half_life, seed=settings.seed
+        settings.classes,
+        parts=settings.decision_parts,
+        half_life=settings.half_life,
+        candidates=candidates("decisions", settings.budget, settings.seed),
+        seed=settings.seed,
     ).fit(
         features,
         truth,
@@ -182,13 +192,15 @@ def _learn_correctness(history: History, settings: Settings, costs: Costs, amoun
         stakes *= history.weight
     masks = holdouts(len(history.label), time=history.time, group=history.group, seed=settings.seed)
     held = masks[0] if masks else np.zeros(len(history.label), bool)
-    classifier = PaperClassifier(settings.classes, seed=settings.seed).fit(
+    tried = candidates("paper-cases", settings.budget, settings.seed)
+    classifier = PaperClassifier(settings.classes, candidates=tried, seed=settings.seed).fit(
         history.features, history.label, stakes, validation=held
     )
     if not len(history.case):
         return Learned(settings.method, classifier, None)
     kind = HumanExpertiseModel if settings.method == "paper" else OneVsAll
-    team = kind(settings.classes, seed=settings.seed).fit(
+    tried = candidates("paper-experts", settings.budget, settings.seed)
+    team = kind(settings.classes, candidates=tried, seed=settings.seed).fit(
         history.features.iloc[history.case],
         history.label[history.case],
         history.expert,

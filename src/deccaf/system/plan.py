@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from deccaf.assign import Assignment, AssignmentProblem, solve_batches, verify
 from deccaf.capacity import ONE_BATCH, UNLIMITED, Capacity
 from deccaf.costs import MACHINE, Class
-from deccaf.errors import CapacityError, DataError
+from deccaf.errors import CapacityError, DataError, show
 from deccaf.files import write_frame
 
 Array = NDArray[np.float64]
@@ -103,6 +103,16 @@ class Plan:
     """The certified assignment of each batch, by its name."""
     frame: pd.DataFrame = field(repr=False)
     """The table as pandas, with `case_id`, as a plan file has it."""
+    batch: NDArray[Any] = field(repr=False)
+    """The batch of each case, by name."""
+
+    def about(self, case: Any) -> tuple[str, dict[str, float]]:
+        """Who decides a case, and the prices of its batch by maker."""
+        found = np.flatnonzero(self.frame["case_id"].astype(str) == str(case))
+        if not len(found):
+            raise DataError(f"the plan has no case {show(case)}")
+        prices = self.prices.loc[self.batch[found[0]]]
+        return str(self.frame["maker"].iloc[found[0]]), {str(k): float(v) for k, v in prices.items()}
 
     def write(self, path: str | Path) -> None:
         """Write the plan file (parquet or CSV), whole or not at all."""
@@ -140,7 +150,8 @@ def make_plan(
         code[where] = number
     frame = _plan_table(scored, maker, second, prices.to_numpy()[code, maker])
     summary = _summary(scored, maker, margin, problems, rows, prices, solved, pace or {})
-    return Plan(frame.rename(columns={"case_id": "case"}), prices, summary, solved, frame)
+    names = prices.index.to_numpy()[code]
+    return Plan(frame.rename(columns={"case_id": "case"}), prices, summary, solved, frame, names)
 
 
 def changed(capacity: Capacity, maker: str, change: str) -> Capacity:
