@@ -150,6 +150,17 @@ def test_reviewers_are_distinct_free_of_conflict_and_have_a_senior(seed: int) ->
     assert plan.labels.isna().to_numpy().sum() == 15 - counts.sum()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_plan_may_choose_who_gets_a_second_opinion(seed: int) -> None:
+    desk = Desk(seed, cases=4, makers=4)
+    either = [(j,) for j in range(4)] + list(combinations(range(1, 4), 2))
+    best = best_with_reviewers(desk, np.ones(4), {1: either})
+    wish = Reviewers(1, desk.opinions, among=range(1, 4), up_to=2)
+    plan = solve_constrained(desk.loss, desk.upper, desk.lower, wishes=[wish], gap=1e-9)
+    assert plan.objective == pytest.approx(best, abs=1e-6)
+    assert plan.objective <= solve(desk.loss, desk.upper, desk.lower).objective + 1e-9
+
+
 def test_reviewers_without_opinions_cost_their_mean() -> None:
     loss = np.array([[0.4, 0.2, 0.1], [0.4, 0.2, 0.1]])
     plan = solve_constrained(loss, [2, 1, 2], wishes=[Reviewers(2)])
@@ -273,6 +284,10 @@ def test_a_wish_that_is_granted_anyway_costs_nothing() -> None:
     assert plan.wishes[0].price == 0
     assert plan.wishes[0].binding == ()
     assert solve_constrained(desk.loss, desk.upper, desk.lower).objective == free.objective
+    nothing = solve_constrained(
+        desk.loss[:0], desk.upper, wishes=[HandlingMinutes(desk.minutes[:0], [1, 1, 1])]
+    )
+    assert (nothing.objective, nothing.gap, len(nothing.maker)) == (0, 0, 0)
 
 
 def test_the_smallest_set_of_wishes_that_clash_is_named() -> None:
@@ -353,7 +368,7 @@ def test_larger_instances_reach_their_gap_and_hold_every_row(seed: int) -> None:
         (HandlingMinutes([1, 2], [1, 1, 1]), DataError, "one number per case, or cases x makers"),
         (HandlingMinutes([-1.0] * 6, [1, 1, 1]), DataError, "finite and not negative"),
         (HandlingMinutes([1.0] * 6, [1, 1]), ConfigError, "for each of 3 makers"),
-        (Reviewers(4), ConfigError, "1, 2 or 3 reviewers"),
+        (Reviewers(4), ConfigError, "1, 2 or 3 reviewers, not 4"),
         (Reviewers(2, conflicts=[(0, 1), (0, 2), (1, 2)]), ConfigError, "leave no group of 2"),
         (Reviewers(2, among=[0, 9]), ConfigError, "columns from 0 to 2"),
         (GroupBand(["a"], 0.1, people=[1]), DataError, "one group label per case"),

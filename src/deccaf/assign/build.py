@@ -1,4 +1,4 @@
-"""The columns of a programme: all ways to handle every case that eligibility, reviewers and the draw allow."""
+"""The columns of a programme: all ways to handle a case that eligibility, reviewers and the draw allow."""
 
 from __future__ import annotations
 
@@ -22,10 +22,14 @@ def build_columns(
     n = problem.shape[0]
     reviewers = reviewers or Reviewers(1)
     counts = reviewers.counts(problem)
-    widest = int(counts.max(initial=1))
+    most = np.maximum(counts, reviewers.up_to or 1)
+    widest = int(most.max(initial=1))
     case_parts, member_parts, cost_parts = [], [], []
-    for size in np.unique(counts).tolist():
-        rows, sets = np.flatnonzero(counts == size), reviewers.sets(problem, size)
+    for size in range(int(counts.min(initial=widest)), widest + 1):
+        rows = np.flatnonzero((counts <= size) & (size <= most))
+        if not len(rows):
+            continue
+        sets = reviewers.sets(problem, size)
         if len(rows) * len(sets) > MOST_COLUMNS:
             raise ConfigError(f"{len(rows):,} cases x {len(sets):,} groups of {size}: name fewer in `among`")
         at, which = np.nonzero(_allowed(problem, rows, sets, drawn))

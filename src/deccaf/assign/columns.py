@@ -93,7 +93,9 @@ class Programme:
         upper = np.concatenate([block.upper for block in blocks])
         parts = [(block.name, part) for block in blocks for part in block.parts]
         keep = np.isfinite(lower) | np.isfinite(upper)
-        size = np.asarray(abs(matrix).max(axis=1).todense()).ravel()
+        size = (
+            np.asarray(abs(matrix).max(axis=1).todense()).ravel() if matrix.shape[1] else np.ones(len(keep))
+        )
         scale = np.where(size > 0, size, 1.0)[keep]
         matrix = sparse.csr_array(sparse.diags_array(1 / scale) @ matrix[keep])
         return cls(

@@ -285,6 +285,6 @@ def _solve_integer(programme: Programme, part: _Part, bound: float, deadline: De
         ),
         options={
             "time_limit": max(deadline.left(), 0.1),
-            "mip_rel_gap": min(0.2 * target * abs(bound) / size, 0.5),
+            "mip_rel_gap": min(0.4 * target * abs(bound) / size, 0.5),
         },
     )

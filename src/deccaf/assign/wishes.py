@@ -75,6 +75,7 @@ class HandlingMinutes:
 class Reviewers:
     """How many different makers see a case: a number for all cases, or one per case (1 to 3).
 
+    With `up_to` the plan may give a case more reviewers, up to this number, where that is worth their time.
     `conflicts` are pairs that may not share a case. `one_of` are the seniors: a case with several reviewers
     has at least one of them. `among` are those who may be one of several (all, unless said). With `opinions`
     the cost of a pair or triple follows from its decision rule; without, it is the mean of its members'.
@@ -85,14 +86,15 @@ class Reviewers:
     conflicts: Sequence[tuple[Any, Any]] = ()
     one_of: Makers | None = None
     among: Makers | None = None
+    up_to: int | None = None
     name: str = "reviewers"
 
     def counts(self, problem: AssignmentProblem) -> Ints:
-        """The number for every case."""
+        """The least number for every case."""
         count = np.broadcast_to(np.asarray(self.count), (problem.shape[0],))
-        if not np.isin(count, (1, 2, 3)).all():
+        if not np.isin(count, (1, 2, 3)).all() or self.up_to not in (None, 1, 2, 3):
             raise ConfigError(
-                f"{self.name}: every case needs 1, 2 or 3 reviewers, got {count.min()}-{count.max()}"
+                f"{self.name}: a case can have 1, 2 or 3 reviewers, not {count} or {self.up_to}"
             )
         return count.astype(np.int64)
 
