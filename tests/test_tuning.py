@@ -57,6 +57,7 @@ def test_the_appendix() -> None:
         "classifier": (300, 200),
         "classifier-depth-2": (1700, 1500),
         "expertise": (120, 100),
+        "expertise-shallow": (120, 100),
     }
     assert CLASSIFIER.space["learning_rate"] == Range(0.001, 1.0, log=False)
     assert CLASSIFIER_DEPTH_2.space["max_depth"] == 2

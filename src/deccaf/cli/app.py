@@ -10,6 +10,7 @@ import typer
 
 from deccaf import __version__
 from deccaf.cli.assign import assign, explain
+from deccaf.cli.bench import bench
 from deccaf.cli.check import check
 from deccaf.cli.common import err
 from deccaf.cli.demo import demo
@@ -35,6 +36,7 @@ app.command()(fit)
 app.command()(assign)
 app.command()(explain)
 app.add_typer(simulate, name="simulate")
+app.add_typer(bench, name="bench")
 
 
 def _print_version(wanted: bool) -> None:

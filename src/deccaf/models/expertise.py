@@ -85,8 +85,8 @@ class _Expertise:
         held: Mask,
         refit: bool,
         categorical: Sequence[int],
-    ) -> tuple[lgb.Booster, dict[str, Any]]:
-        """The booster with the least weighted log-loss on the held-out rows, and its settings."""
+    ) -> tuple[lgb.Booster, dict[str, Any], list[float]]:
+        """The booster with the least weighted log-loss on the held-out rows, its settings, and all losses."""
 
         def train(params: Mapping[str, Any], rows: Mask) -> lgb.Booster:
             return trees.train(
@@ -100,15 +100,15 @@ class _Expertise:
             )
 
         if not held.any() or held.all():
-            return train(self.candidates[0], np.ones(len(held), bool)), dict(self.candidates[0])
+            return train(self.candidates[0], np.ones(len(held), bool)), dict(self.candidates[0]), []
         trials = []
         for params in self.candidates:
             booster = train(params, ~held)
             log_p = trees.log_chances(booster, matrix[held], 2)
             trials.append((trees.weighted_log_loss(log_p, correct[held], weight[held]), booster))
         place = int(np.argmin([loss for loss, _ in trials]))
-        chosen = dict(self.candidates[place])
-        return (train(chosen, np.ones(len(held), bool)) if refit else trials[place][1]), chosen
+        chosen, losses = dict(self.candidates[place]), [loss for loss, _ in trials]
+        return (train(chosen, np.ones(len(held), bool)) if refit else trials[place][1]), chosen, losses
 
     def _by_name(self, known: Array, experts: Sequence[str] | None) -> Array:
         """Columns for the names asked for; anyone never seen is the mean of those known."""
@@ -125,6 +125,7 @@ class HumanExpertiseModel(_Expertise):
     Attributes
     ----------
     booster_, params_ : the trees, whose last column is the expert, and the settings that were taken
+    losses_ : weighted validation log-loss of every candidate; empty without validation rows
     experts_ : names, sorted
     """
 
@@ -158,7 +159,9 @@ class HumanExpertiseModel(_Expertise):
         self, matrix: Array, correct: NDArray[np.int64], log: DecisionLog, held: Mask, refit: bool
     ) -> None:
         categorical = [*self.encoder_.categorical, matrix.shape[1] - 1]
-        self.booster_, self.params_ = self._choose(matrix, correct, log.weight, held, refit, categorical)
+        self.booster_, self.params_, self.losses_ = self._choose(
+            matrix, correct, log.weight, held, refit, categorical
+        )
 
 
 class OneVsAll(_Expertise):
@@ -167,6 +170,7 @@ class OneVsAll(_Expertise):
     Attributes
     ----------
     boosters_, params_ : one per expert, in the order of `experts_`
+    losses_ : for each expert the weighted validation log-loss of every candidate
     """
 
     def predict(self, features: pd.DataFrame, experts: Sequence[str] | None = None) -> Array:
@@ -201,9 +205,10 @@ class OneVsAll(_Expertise):
     ) -> None:
         self.boosters_: list[lgb.Booster] = []
         self.params_: list[dict[str, Any]] = []
+        self.losses_: list[list[float]] = []
         for j in range(len(self.experts_)):
             mine = log.expert == j
-            booster, params = self._choose(
+            booster, params, losses = self._choose(
                 matrix[mine, :-1],
                 correct[mine],
                 log.weight[mine],
@@ -213,3 +218,4 @@ class OneVsAll(_Expertise):
             )
             self.boosters_.append(booster)
             self.params_.append(params)
+            self.losses_.append(losses)

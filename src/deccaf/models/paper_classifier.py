@@ -71,7 +71,7 @@ class PaperClassifier:
     ) -> PaperClassifier:
         """Learn with case weights c_i on the cases outside `validation`, which choose between the settings.
 
-        Without validation cases the first settings and no offset are taken.
+        Without validation cases the first settings and the first offset are taken.
         """
         labels, weights = (
             codes(label, len(features), self.classes, "label"),
@@ -85,7 +85,7 @@ class PaperClassifier:
         base = initial_score(labels[train], weights[train], self.classes)
         pairs = [(params, offset) for params in self.candidates for offset in self.offsets]
         self.losses_, best = [], np.inf
-        for params, offset in pairs if held.any() else [(self.candidates[0], 0.0)]:
+        for params, offset in pairs if held.any() else pairs[:1]:
             start = base + offset
             booster = trees.train(
                 matrix[train],

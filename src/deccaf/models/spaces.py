@@ -115,4 +115,9 @@ EXPERTISE = Search(
 )
 """The joint expertise model (HEM) and each one-vs-all model."""
 
-SEARCHES = {search.name: search for search in (CLASSIFIER, CLASSIFIER_DEPTH_2, EXPERTISE)}
+EXPERTISE_SHALLOW = replace(
+    EXPERTISE, name="expertise-shallow", space={**EXPERTISE.space, "max_depth": Range(2, 5)}
+)
+"""The same without deep trees, which take most of the time and won nowhere."""
+
+SEARCHES = {search.name: search for search in (CLASSIFIER, CLASSIFIER_DEPTH_2, EXPERTISE, EXPERTISE_SHALLOW)}

@@ -1,0 +1,111 @@
+"""One variation: every policy decides the test month within the same limits, and what that costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from deccaf.benchmark.fitting import predictions, two_classes
+from deccaf.benchmark.scene import Crew, Scene, Setting
+from deccaf.benchmark.store import Found
+from deccaf.costs import MACHINE, Costs
+from deccaf.policies import Beliefs, Correctness, Decided, Room, find
+from deccaf.simulate.testbed import PAPER_SETTINGS, paper_capacity
+
+Array = NDArray[np.float64]
+
+
+def run_cells(
+    setting: Setting,
+    ratio: float,
+    seed: int,
+    keys: Mapping[int, str],
+    policies: Sequence[str],
+    kept: dict[str, pd.DataFrame],
+) -> dict[str, Found]:
+    """The cells of one history: for each capacity the outcome of each policy, under the key that it has.
+
+    `kept` are the predictions of `cases` (our classifier), `paper` (the paper's) and `experts`.
+    """
+    scene, crew = setting.scene(), setting.crew(ratio, seed)
+    known = beliefs(crew, Costs.binary(ratio), kept)
+    able = [name for name in policies if _can(name, known)]
+    found = {}
+    for capacity, key in keys.items():
+        room = _room(capacity, len(scene.test), crew)
+        outcomes, prices, loads = [], {}, {}
+        for name in able:
+            started = time.perf_counter()
+            decided = find(name).decide(known, room, 1000 * seed + capacity)
+            seconds = time.perf_counter() - started
+            outcomes.append(
+                {"policy": name, **outcome(decided, scene, crew, ratio), "assign_seconds": seconds}
+            )
+            loads[name] = np.bincount(decided.maker, minlength=len(known.makers)).tolist()
+            if decided.plan is not None:
+                prices[name] = decided.plan.prices.tolist()
+        found[key] = Found(
+            {"asked": list(policies), "outcomes": outcomes, "makers": known.makers, "loads": loads,
+             "prices": prices}
+        )  # fmt: skip
+    return found
+
+
+def beliefs(crew: Crew, costs: Costs, kept: dict[str, pd.DataFrame]) -> Beliefs:
+    """What the models believe about the test cases."""
+    paper, experts = kept["paper"], kept["experts"]
+
+    def of(name: str) -> Array:
+        return predictions(experts, name, crew.experts)
+
+    def correctness(p: str, model: str) -> Correctness:
+        return Correctness(two_classes(predictions(paper, p, ["fraud"])), of(model))
+
+    fp, fn = of("fp"), of("fn")
+    q = np.stack([np.stack([1.0 - fp, fp], axis=-1), np.stack([fn, 1.0 - fn], axis=-1)], axis=2)
+    return Beliefs(
+        experts=crew.experts,
+        costs=costs.array(),
+        p=two_classes(predictions(kept["cases"], "p", ["fraud"])),
+        q=q,
+        true_q=crew.true_q,
+        paper={
+            "hem": correctness("p", "hem"),
+            "hem-refit": correctness("refit", "refit"),
+            "ova": correctness("p", "ova"),
+        },
+    )
+
+
+def outcome(decided: Decided, scene: Scene, crew: Crew, ratio: float) -> dict[str, Any]:
+    """Counts of one draw of decisions, their cost, and the expected cost with the true chances of error."""
+    truth, rows = scene.truth, np.arange(len(scene.test))
+    human = decided.maker > 0
+    of_expert = np.where(human, decided.maker - 1, 0)
+    said = np.where(human, crew.said[rows, of_expert], decided.machine_says)
+    counts = np.bincount(2 * truth + said, minlength=4)
+    tn, fp, fn, tp = (int(count) for count in counts)
+    n = len(truth)
+    found = {"n": n, "fp": fp, "fn": fn, "tp": tp, "tn": tn, "cost_per_100": 100 * (ratio * fp + fn) / n}
+    expected = None
+    if crew.true_q is not None:
+        wrong = crew.true_q[rows, of_expert, truth, 1 - truth]
+        wrong = np.where(human, wrong, decided.machine_says != truth)
+        expected = float(100 * (wrong * np.where(truth == 0, ratio, 1.0)).mean())
+    return {**found, "expected_cost_per_100": expected}
+
+
+def _can(name: str, known: Beliefs) -> bool:
+    """Whether all that the policy needs is known; the true chances of a third party's people are not."""
+    return "true_q" not in find(name).needs or known.true_q is not None
+
+
+def _room(capacity: int, cases: int, crew: Crew) -> Room:
+    limits = paper_capacity(PAPER_SETTINGS[capacity], cases, crew.experts)
+    lower, upper = limits.limits([MACHINE, *crew.experts], cases)
+    return Room(lower, upper)

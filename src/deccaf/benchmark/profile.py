@@ -1,0 +1,189 @@
+"""What a benchmark runs, as data: a TOML file read once into frozen tables.
+
+The profiles that come with deccaf (`quick`, `standard`, `paper`, `own-alerts`) are in `experiments/`; a path
+to a file of your own may stand in place of their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, field_validator
+
+from deccaf.benchmark import bounds as _bounds  # noqa: F401  (registers a policy)
+from deccaf.config import Table, read_toml
+from deccaf.errors import ConfigError, did_you_mean
+from deccaf.policies import POLICIES
+from deccaf.schema import Columns
+from deccaf.simulate.testbed import PAPER_SETTINGS
+
+BudgetName = Literal["none", "quick", "standard", "paper"]
+
+
+class WorldTable(Table):
+    """Where the alerts come from when no alert file is given."""
+
+    rows: int = Field(1_000_000, ge=20_000)
+    """Applications to generate, unless a file of applications is given."""
+    seed: int = Field(0, ge=0)
+    base_rate: float = Field(0.05, gt=0, lt=1)
+    """Higher alert rates are sampled down to as many alerts per month as this one has."""
+
+
+class MonthsTable(Table):
+    """Which months are learned from, which choose between settings, and which is decided."""
+
+    train: list[int] = Field([3, 4, 5], min_length=1)
+    validation: int = 6
+    test: int = 7
+
+    @property
+    def past(self) -> list[int]:
+        """All months but the one that is decided."""
+        return [*self.train, self.validation]
+
+    def shifted(self, by: int) -> MonthsTable:
+        """The same protocol `by` months earlier; the earliest training months fall away, as none precede."""
+        first = min(self.train)
+        train = [month - by for month in self.train if month - by >= first]
+        if not train:
+            raise ConfigError(f"months: nothing to train on when the protocol moves {by} months earlier")
+        return MonthsTable(train=train, validation=self.validation - by, test=self.test - by)
+
+
+class GridTable(Table):
+    """The variations: every combination of these is one cell."""
+
+    alert_rates: list[float] = Field([0.05, 0.15], min_length=1)
+    ratios: list[float] = Field([0.0114, 0.057, 0.285], min_length=1)
+    """Cost of a false positive relative to a false negative (the paper's lambda)."""
+    shares: list[float] = Field([1.0], min_length=1)
+    """Shares of the past cases that are learned from."""
+    seeds: list[int] = Field([0, 1, 2, 3, 4], min_length=1)
+    """Of the histories: who got which case."""
+    capacities: list[int] = Field([0, 1, 2, 3, 4], min_length=1)
+    """0 is everyone alike, the others are draws."""
+    policies: list[str] = Field(min_length=1)
+
+    @field_validator("alert_rates", "ratios", "shares", "seeds", "capacities", "policies")
+    @classmethod
+    def _no_repeats(cls, values: list[Any]) -> list[Any]:
+        if len(set(values)) != len(values):
+            raise ValueError("the same value stands twice")
+        return values
+
+    @field_validator("alert_rates")
+    @classmethod
+    def _rates(cls, values: list[float]) -> list[float]:
+        if not all(0 < value < 1 for value in values):
+            raise ValueError("rates lie between 0 and 1")
+        return values
+
+    @field_validator("ratios")
+    @classmethod
+    def _ratios(cls, values: list[float]) -> list[float]:
+        if not all(0 < value < float("inf") for value in values):
+            raise ValueError("cost ratios are positive")
+        return values
+
+    @field_validator("shares")
+    @classmethod
+    def _shares(cls, values: list[float]) -> list[float]:
+        if not all(0 < value <= 1 for value in values):
+            raise ValueError("shares lie above 0 and up to 1")
+        return values
+
+    @field_validator("seeds")
+    @classmethod
+    def _seeds(cls, values: list[int]) -> list[int]:
+        if min(values) < 0:
+            raise ValueError("seeds are not negative")
+        return values
+
+    @field_validator("capacities")
+    @classmethod
+    def _capacities(cls, values: list[int]) -> list[int]:
+        if not all(0 <= value < len(PAPER_SETTINGS) for value in values):
+            raise ValueError(f"capacities are numbered 0 to {len(PAPER_SETTINGS) - 1}")
+        return values
+
+    @field_validator("policies")
+    @classmethod
+    def _policies(cls, values: list[str]) -> list[str]:
+        for name in values:
+            if name not in POLICIES:
+                hint = did_you_mean(name, POLICIES)
+                raise ValueError(f"policy {name!r}: known are {', '.join(POLICIES)}{hint}")
+        return values
+
+
+class SearchTable(Table):
+    """How the paper's models find their settings; ours choose among a few fixed ones by themselves."""
+
+    classifier: BudgetName | int = "none"
+    expertise: BudgetName | int = "none"
+    """Trials of each search, or a budget of `deccaf.models.spaces`; `none`: only fixed candidates compete."""
+    shortlist: int = Field(3, ge=1)
+    """How many settings of each search compete, beside the fixed ones, for every history."""
+    as_published: bool = False
+    """Search for every history, every expert's model and every initial score apart, with deep trees too."""
+
+
+class TeamTable(Table):
+    """Who the experts are."""
+
+    size: int = Field(9, ge=1)
+    seed: int = Field(0, ge=0)
+    protected: str = "customer_age"
+    """The feature that everyone has a leaning on."""
+
+
+class Profile(Table):
+    """All of a benchmark's configuration."""
+
+    columns: Columns = Columns(label="fraud_bool", time="month")
+    score: str = "model_score"
+    """The alert model's score: seen by the experts and by all models but the paper's classifier."""
+    world: WorldTable = WorldTable()
+    months: MonthsTable = MonthsTable()
+    grid: GridTable
+    search: SearchTable = SearchTable()
+    team: TeamTable = TeamTable()
+
+    def with_grid(self, changes: Mapping[str, Any]) -> Profile:
+        """The same with another grid, as the command line asks for; None leaves a list as it is."""
+        wanted = {name: value for name, value in changes.items() if value is not None}
+        try:
+            grid = GridTable.model_validate({**self.grid.model_dump(), **wanted})
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = str(first["loc"][0]).replace("_", "-")
+            message = first["msg"].removeprefix("Value error, ")
+            raise ConfigError(f"--{where}: {message}") from None
+        return self.model_copy(update={"grid": grid})
+
+    def with_team(self, changes: Mapping[str, Any]) -> Profile:
+        """The same with another team."""
+        return self.model_copy(update={"team": self.team.model_copy(update=dict(changes))})
+
+
+def read_profile(name: str | Path) -> Profile:
+    """A profile by its name, or from a TOML file."""
+    known = {path.name.removesuffix(".toml"): path for path in _folder().iterdir() if path.suffix == ".toml"}
+    if str(name) in known:
+        return read_toml(known[str(name)], Profile)
+    if not str(name).endswith(".toml"):
+        hint = did_you_mean(str(name), known)
+        raise ConfigError(
+            f"profile {str(name)!r}: known are {', '.join(sorted(known))}, or a .toml file{hint}"
+        )
+    return read_toml(name, Profile)
+
+
+def _folder() -> Path:
+    """`experiments/`: inside the installed package, or at the root of a work tree."""
+    installed = Path(str(resources.files("deccaf"))) / "experiments"
+    return installed if installed.is_dir() else Path(__file__).parents[3] / "experiments"

@@ -1,0 +1,168 @@
+"""What one scenario looks like: the alerts cut by months, and who reviews them.
+
+A `Setting` is an alert set with the rules of the protocol; it travels to every worker. From it each piece of
+work derives the same `Scene` (past and test cases) and the same `Crew` (experts, their history, what they
+would say of every test case), so nothing but the setting has to be sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from deccaf.benchmark.profile import MonthsTable, TeamTable
+from deccaf.costs import Costs
+from deccaf.errors import DataError
+from deccaf.simulate.history import random_history
+from deccaf.simulate.seeds import stream
+from deccaf.simulate.team import SyntheticTeam
+from deccaf.simulate.team_build import paper_group, threshold_cost
+from deccaf.simulate.team_features import truth_of
+from deccaf.tables import Cases, Decisions
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """The alerts of one alert rate, with the rules of the protocol."""
+
+    cases: Cases
+    months: MonthsTable
+    team: TeamTable
+    score: str
+    seed: int = 0
+    decisions: Decisions | None = None
+    """A third party's decisions in place of a simulated team."""
+
+    def scene(self, share: float = 1.0) -> Scene:
+        """Past and test cases; of the past a share, drawn so that smaller shares are parts of larger ones."""
+        time = self.cases.time
+        if time is None:
+            raise DataError("the alerts have no time column; name it under [columns] time")
+        past = self.cases.take(time.isin(self.months.past).to_numpy())
+        if share < 1.0:
+            rank = stream(self.seed, "share").permutation(len(past))
+            past = past.take(rank < round(share * len(past)))
+        test = self.cases.take((time == self.months.test).to_numpy())
+        if past.time is None or not len(past) or not len(test):
+            raise DataError(f"no alerts in the past months {self.months.past} or in month {self.months.test}")
+        return Scene(past, (past.time == self.months.validation).to_numpy(), test)
+
+    def crew(self, ratio: float, seed: int) -> Crew:
+        """Who reviews in this scenario, and the history with this seed."""
+        if self.decisions is not None:
+            return _given(self.decisions, self, seed)
+        return _simulated(self, ratio, seed)
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """Cases to learn from and cases to decide."""
+
+    past: Cases
+    held: Mask
+    """Past cases that choose between settings."""
+    test: Cases
+
+    @property
+    def label(self) -> Ints:
+        """The truth of the past cases."""
+        return truth_of(self.past)
+
+    @property
+    def truth(self) -> Ints:
+        """The truth of the test cases."""
+        return truth_of(self.test)
+
+
+@dataclass(frozen=True, eq=False)
+class Crew:
+    """The experts, one decision per past case, and what everyone says of every test case."""
+
+    experts: tuple[str, ...]
+    history: pd.DataFrame
+    """`case_id`, `expert_id`, `decision`."""
+    said: Ints
+    """(test cases, experts)."""
+    true_q: Array | None = None
+    """(test cases, experts, K, K), where the experts are simulated."""
+    team: SyntheticTeam | None = None
+
+    def log(self, scene: Scene) -> Log:
+        """The history of the scene's past cases, in their order."""
+        where = scene.past.ids.get_indexer(pd.Index(self.history["case_id"]))
+        rows = np.flatnonzero(where >= 0)
+        rows = rows[np.argsort(where[rows], kind="stable")]
+        part = self.history.iloc[rows]
+        return Log(where[rows], part["expert_id"], part["decision"].to_numpy(np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """Decisions on past cases: the case's position, who, what."""
+
+    case: Ints
+    expert: pd.Series
+    decision: Ints
+
+
+def simulated_team(setting: Setting, ratio: float) -> SyntheticTeam:
+    """The paper's team of this scenario; its members look at the same things in every scenario."""
+    months, cases = setting.months, setting.cases
+    fit, costs = cases.between(months.validation, months.validation + 1), Costs.binary(ratio)
+    return SyntheticTeam.sample(
+        [paper_group(setting.team.size, setting.team.protected)],
+        fit,
+        costs,
+        setting.team.seed,
+        classifier_cost=threshold_cost(fit, costs, setting.score),
+    )
+
+
+def _simulated(setting: Setting, ratio: float, seed: int) -> Crew:
+    scene, team = setting.scene(), simulated_team(setting, ratio)
+    # One table of decisions, of which each history shows other cells, as in the paper.
+    history = random_history(team, scene.past, seed, decision_seed=setting.team.seed)
+    draw = np.random.SeedSequence([setting.team.seed, seed, 7])
+    said = team.decide(scene.test, draw).to_numpy(np.int64)
+    return Crew(team.experts, history, said, team.decision_probabilities(scene.test), team)
+
+
+def _given(decisions: Decisions, setting: Setting, seed: int) -> Crew:
+    """A team drawn from the people who decided, and one of the team's decisions on each past case."""
+    scene, experts = setting.scene(), _drawn_team(decisions, setting.team, seed)
+    table = pd.DataFrame(
+        {"case_id": decisions.case, "expert_id": decisions.expert, "decision": decisions.decision}
+    )
+    table = table[table["expert_id"].isin(experts)].drop_duplicates(["case_id", "expert_id"])
+    past = table[scene.past.ids.get_indexer(pd.Index(table["case_id"])) >= 0]
+    if past.empty:
+        raise DataError(f"decisions: none of the team {list(experts)} decided a case of the past months")
+    order = stream(seed, "history").permutation(len(past))
+    history = past.iloc[order].drop_duplicates("case_id").sort_index()
+    wide = table.pivot(index="case_id", columns="expert_id", values="decision")
+    wide = wide.reindex(index=scene.test.ids, columns=list(experts))
+    known = wide.notna().sum().to_numpy()
+    if (known < len(wide)).any():
+        name = experts[int(known.argmin())]
+        raise DataError(
+            f"decisions: {name!r} decided {known.min():,} of the {len(wide):,} test cases; what an "
+            "assignment would have cost is known only where everyone in the team decided every test case"
+        )
+    return Crew(experts, history, wide.to_numpy(np.int64))
+
+
+def _drawn_team(decisions: Decisions, team: TeamTable, seed: int) -> tuple[str, ...]:
+    pool = decisions.experts
+    if len(pool) < team.size:
+        raise DataError(f"decisions: {len(pool)} people decided, a team of {team.size} is asked for")
+    if len(pool) == team.size:
+        return pool
+    chosen = stream(team.seed, "team", seed).permutation(len(pool))[: team.size]
+    return tuple(pool[place] for place in sorted(chosen))
