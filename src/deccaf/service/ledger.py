@@ -101,12 +101,26 @@ class Placed:
 
 def open_desk(connection: sa.Connection, shift_id: int, at: float) -> Desk:
     """Lock a shift and read who has room at which price; a roster that changed gets prices for all."""
+    desk = _desk(connection, shift_id, lock=True)
+    if desk.pricing_id == 0:
+        desk.pricing_id = write_prices(connection, shift_id, desk.makers, desk.prices, "roster", None, at)
+    return desk
+
+
+def read_desk(connection: sa.Connection, shift_id: int) -> Desk:
+    """The same for looking only."""
+    return _desk(connection, shift_id, lock=False)
+
+
+def _desk(connection: sa.Connection, shift_id: int, *, lock: bool) -> Desk:
+    """The desk; `pricing_id` is 0 where the prices on record are not for everyone on the roster."""
     query = (
         sa.select(*t.shifts.c["state", "random_share", "pricing_id"], *t.pricings.c["makers", "prices"])
         .outerjoin_from(t.shifts, t.pricings, t.pricings.c.id == t.shifts.c.pricing_id)
         .where(t.shifts.c.id == shift_id)
-        .with_for_update(key_share=True, of=t.shifts)
     )
+    if lock:
+        query = query.with_for_update(key_share=True, of=t.shifts)
     shift = connection.execute(query).one_or_none()
     if shift is None:
         raise not_found("shift", shift_id)
@@ -117,11 +131,10 @@ def open_desk(connection: sa.Connection, shift_id: int, at: float) -> Desk:
     makers = tuple(row.maker for row in rows)
     room = [0.0 if r.absent else np.inf if r.capacity is None else float(r.capacity - r.used) for r in rows]
     known, prices = ((), ()) if shift.makers is None else _parsed(shift.makers, shift.prices)
-    pricing_id = shift.pricing_id
+    pricing_id = shift.pricing_id if known == makers else 0
     if known != makers:
         before = dict(zip(known, prices, strict=True))
         prices = tuple(before.get(maker, 0.0) for maker in makers)
-        pricing_id = write_prices(connection, shift_id, makers, prices, "roster", None, at)
     return Desk(
         shift_id,
         makers,
@@ -149,7 +162,7 @@ def write_prices(
     connection: sa.Connection,
     shift_id: int,
     makers: Sequence[str],
-    prices: Sequence[float],
+    prices: Iterable[float],
     basis: str,
     model_id: int | None,
     at: float,
@@ -179,6 +192,14 @@ def current_shift(connection: sa.Connection, at: float) -> int | None:
     query = sa.select(c.id).where(c.state == "open", c.starts_at <= at, c.ends_at > at)
     found = connection.execute(query.order_by(c.starts_at.desc(), c.id.desc()).limit(1)).scalar()
     return None if found is None else int(found)
+
+
+def roster_makers(connection: sa.Connection, shift_id: int | None) -> tuple[str, ...]:
+    """Everyone on a shift's roster, the machine first."""
+    if shift_id is None:
+        return ()
+    query = sa.select(t.roster.c.maker).where(t.roster.c.shift_id == shift_id)
+    return tuple(sorted(connection.execute(query).scalars(), key=lambda maker: (maker != MACHINE, maker)))
 
 
 # --- cases in ---------------------------------------------------------------------------------------------
@@ -459,6 +480,13 @@ def expire_claims(
     for row in late:
         hand_back(connection, row.case_id, row.maker, "claim expired", Actor(None), at, rng, "expired")
     return [row.case_id for row in late]
+
+
+def any_expired(connection: sa.Connection, at: float) -> bool:
+    """Whether some claim has run out."""
+    c = t.assignments.c
+    query = sa.select(c.id).where(c.state == "claimed", c.claimed_until < at).limit(1)
+    return connection.execute(query).scalar() is not None
 
 
 def release_work(
