@@ -22,13 +22,11 @@ from numpy.typing import NDArray
 
 from deccaf.benchmark.backtest_parts import (
     BLIND,
-    HISTORY,
     LOCAL,
     Part,
     Tested,
     estimated_part,
     known_part,
-    needs_of,
 )
 from deccaf.costs import Costs
 from deccaf.errors import ConfigError, DataError
@@ -105,10 +103,10 @@ class Backtest:
         simple = [name for name in ("machine", "random", "full-rejection") if name in self.costs.index]
         lines = [f"deccaf: {mine['cost']:.2f} per 100 cases ({mine['low']:.2f} to {mine['high']:.2f})."]
         if simple:
-            best = str(self.costs.loc[simple, "cost"].idxmin())
-            lines.append(_against(best, self.savings.loc[best], float(self.costs.loc[best, "cost"])))
+            best = min(simple, key=lambda name: float(self.costs["cost"][name]))
+            lines.append(_against(best, self.savings.T[best], float(self.costs["cost"][best])))
         if BLIND in self.savings.index:
-            lines.append(_among(self.savings.loc[BLIND]))
+            lines.append(_among(self.savings.T[BLIND]))
         return lines
 
 
@@ -142,7 +140,7 @@ def backtest(
     experts = log.experts
     position = cases.positions(log.case)
     decided = np.bincount(position, minlength=len(cases)) > 0
-    known = len(log) / decided.sum() >= MANY
+    known = bool(len(log) >= MANY * decided.sum())
     if not known:
         log, position, dropped = _one_each(log, position, options.seed)
         notes += (
@@ -219,9 +217,7 @@ def _folds(cases: Cases, options: Options) -> list[NDArray[np.bool_]]:
             raise ConfigError("--split time has one split; use --test-share for its size")
         return [latest_share(cases.time, options.test_share)]
     if split == "group" and group is None:
-        raise ConfigError(
-            "--split group: no group column with at least 50 groups; name it under [columns] group"
-        )
+        raise ConfigError("--split group: [columns] group names no column with at least 50 groups")
     units = np.arange(len(cases)) if split == "random" or group is None else pd.factorize(group)[0]
     count, folds = int(units.max()) + 1, options.folds or _GROUP_FOLDS
     if folds < 2 or count < folds:
@@ -264,7 +260,7 @@ def _collected(
     found = {name: estimate(terms[name]) for name in terms}
     table = pd.DataFrame(
         {
-            name: {"cost": e.value, "low": e.low, "high": e.high, "deferred": deferred[name]}
+            name: {"cost": e.value, "low": e.low, "high": e.high, "deferred": deferred[str(name)]}
             for name, e in found.items()
         }
     ).T
@@ -289,6 +285,3 @@ def _collected(
         folds=folds,
         classes=cases.classes,
     )
-
-
-__all__ = ["DEFAULT", "HISTORY", "Backtest", "Options", "backtest", "needs_of"]

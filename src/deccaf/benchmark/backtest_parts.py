@@ -186,21 +186,14 @@ def estimated_part(part: Part, options: Options) -> Tested:
     terms, decided, effective, weight = {}, {}, 0.0, np.ones(n)
     for name in options.policies:
         decided[name] = found = _policy(name)(beliefs, room, options.seed)
-        shares = _shares(found, room, n) if name == "random" else None
-        chance = (found.maker == who + 1).astype(float) if shares is None else shares[1 + who]
-        own = part.cost_of[here, found.machine_says]
-        alone = np.where(found.maker == 0, own, 0.0) if shares is None else shares[0] * own
-        expected = (
-            np.where(found.maker == 0, 0.0, predicted[here, np.maximum(found.maker - 1, 0)])
-            if shares is None
-            else predicted @ shares[1:]
-        )
-        both = logged(chance, propensity, observed, alone, predicted[here, who], expected)
+        chances = _chances(name, found, room)
+        own = chances[:, 0] * part.cost_of[here, found.machine_says]
+        expected = (chances[:, 1:] * predicted).sum(axis=1)
+        both = logged(chances[here, 1 + who], propensity, observed, own, predicted[here, who], expected)
         terms[name] = both.doubly_robust()
-        terms_ips = both.inverse_propensity()
         if name == "deccaf":
             effective, weight = both.effective_cases(), np.where(found.maker == 0, 1.0, both.weight)
-            terms["deccaf, by inverse propensity"] = terms_ips
+            terms["deccaf (inverse propensity)"] = both.inverse_propensity()
     terms[HISTORY] = observed
     found = decided["deccaf"]
     matched = found.maker == who + 1
@@ -260,9 +253,19 @@ def _costs_of_decisions(part: Part, mine: Ints | None = None) -> Array:
     return np.asarray(cost + part.review[part.expert[mine]])
 
 
-def _shares(found: Decided, room: Room, cases: int) -> Array:
-    """Chance of each maker to get a case if room is filled at random."""
-    return np.bincount(found.maker, minlength=len(room.upper)) / max(cases, 1)
+def _chances(name: str, found: Decided, room: Room) -> Array:
+    """(cases, makers): chance of each maker to get each case under a policy.
+
+    Policies that draw at random are known by their chances, which say more than one draw of them.
+    """
+    cases, makers = len(found.maker), len(room.upper)
+    loads = np.bincount(found.maker, minlength=makers)
+    if name == "random":
+        return np.tile(loads / max(cases, 1), (cases, 1))
+    if name == BLIND and loads[1:].any():
+        asked = found.maker > 0
+        return np.column_stack([~asked, np.outer(asked, loads[1:] / loads[1:].sum())])
+    return np.asarray(found.maker[:, None] == np.arange(makers), np.float64)
 
 
 def _rows(part: Part, maker: Ints, decision: Ints, cost: Array, weight: Array) -> pd.DataFrame:

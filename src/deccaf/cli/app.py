@@ -10,6 +10,7 @@ import typer
 
 from deccaf import __version__
 from deccaf.cli.assign import assign, explain
+from deccaf.cli.backtest import backtest
 from deccaf.cli.bench import bench
 from deccaf.cli.check import check
 from deccaf.cli.common import err
@@ -35,6 +36,7 @@ app.command()(check)
 app.command()(fit)
 app.command()(assign)
 app.command()(explain)
+app.command()(backtest)
 app.add_typer(simulate, name="simulate")
 app.add_typer(bench, name="bench")
 

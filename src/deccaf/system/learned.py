@@ -146,15 +146,20 @@ _KINDS: dict[str, Any] = {
 }
 
 
-def learn(history: History, settings: Settings, costs: Costs, amounts: pd.DataFrame) -> Learned:
-    """Fit the models of a method; without decisions only the machine is learned."""
+def learn(
+    history: History, settings: Settings, costs: Costs, amounts: pd.DataFrame, classifier: Any = None
+) -> Learned:
+    """Fit the models of a method; without decisions only the machine is learned.
+
+    A `classifier` fitted on the same cases before is taken as it is.
+    """
     if settings.method == "deccaf":
-        return _learn_costs(history, settings)
-    return _learn_correctness(history, settings, costs, amounts)
+        return _learn_costs(history, settings, classifier)
+    return _learn_correctness(history, settings, costs, amounts, classifier)
 
 
-def _learn_costs(history: History, settings: Settings) -> Learned:
-    classifier = CaseClassifier(
+def _learn_costs(history: History, settings: Settings, classifier: CaseClassifier | None) -> Learned:
+    classifier = classifier or CaseClassifier(
         settings.classes,
         parts=settings.case_parts,
         half_life=settings.half_life,
@@ -183,7 +188,13 @@ def _learn_costs(history: History, settings: Settings) -> Learned:
     return Learned("deccaf", classifier, team)
 
 
-def _learn_correctness(history: History, settings: Settings, costs: Costs, amounts: pd.DataFrame) -> Learned:
+def _learn_correctness(
+    history: History,
+    settings: Settings,
+    costs: Costs,
+    amounts: pd.DataFrame,
+    classifier: PaperClassifier | None,
+) -> Learned:
     """Train on the earlier part, choose settings on the later one, both weighted by the cost of an error."""
     known = np.flatnonzero(history.label >= 0)
     stakes = np.zeros(len(history.label))
@@ -192,10 +203,11 @@ def _learn_correctness(history: History, settings: Settings, costs: Costs, amoun
         stakes *= history.weight
     masks = holdouts(len(history.label), time=history.time, group=history.group, seed=settings.seed)
     held = masks[0] if masks else np.zeros(len(history.label), bool)
-    tried = candidates("paper-cases", settings.budget, settings.seed)
-    classifier = PaperClassifier(settings.classes, candidates=tried, seed=settings.seed).fit(
-        history.features, history.label, stakes, validation=held
-    )
+    if classifier is None:
+        tried = candidates("paper-cases", settings.budget, settings.seed)
+        classifier = PaperClassifier(settings.classes, candidates=tried, seed=settings.seed).fit(
+            history.features, history.label, stakes, validation=held
+        )
     if not len(history.case):
         return Learned(settings.method, classifier, None)
     kind = HumanExpertiseModel if settings.method == "paper" else OneVsAll

@@ -1,0 +1,198 @@
+"""Backtests: known outcomes and estimates, gains and no gains, and what the report says."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from deccaf import Cases, Columns, Costs, Decisions
+from deccaf.benchmark.backtest import Backtest, Options, backtest
+from deccaf.benchmark.backtest_report import backtest_report, calibration_table, cost_table
+from deccaf.cli import main
+from deccaf.errors import ConfigError, DataError
+
+COSTS = Costs.binary(1.0, 1.0)
+QUICK = ("machine", "random", "deccaf-blind", "deccaf")
+
+
+def team(
+    n: int, *, differ: bool, per_case: int, seed: int = 0, lean: float = 0.0
+) -> tuple[pd.DataFrame, pd.DataFrame, np.ndarray]:
+    """Cases of two kinds and four experts; where they differ, ann and bob are seldom wrong.
+
+    Gives cases, log, and the chance of error of every expert on every case. With `lean` the first two get
+    more of the cases of kind p.
+    """
+    rng = np.random.default_rng(seed)
+    kind = rng.integers(2, size=n)
+    truth = rng.integers(2, size=n)
+    cases = pd.DataFrame(
+        {
+            "case_id": [f"c{k}" for k in range(n)],
+            "x": rng.normal(size=n) + 0.4 * truth,
+            "kind": np.array(["p", "q"])[kind],
+            "label": truth,
+            "time": np.arange(n) * 10 // n,
+            "patient": np.arange(n) // 3,
+        }
+    )
+    error = np.tile([0.05, 0.05, 0.35, 0.35] if differ else [0.2] * 4, (n, 1))
+    said = np.where(rng.random((n, 4)) < error, 1 - truth[:, None], truth[:, None])
+    pull = np.exp(lean * np.where(kind[:, None] == 0, [1, 1, 0, 0], [0, 0, 1, 1]))
+    share = pull / pull.sum(axis=1, keepdims=True)
+    order = np.argsort(-np.log(rng.random((n, 4))) / share, axis=1)[:, :per_case]
+    row, expert = np.repeat(np.arange(n), per_case), order.ravel()
+    log = pd.DataFrame(
+        {
+            "case_id": cases["case_id"].to_numpy()[row],
+            "expert_id": np.array(["ann", "bob", "cyd", "dan"])[expert],
+            "decision": said[row, expert],
+            "propensity": share[row, expert],
+        }
+    )
+    return cases, log, error
+
+
+def tables(cases: pd.DataFrame, log: pd.DataFrame, **columns: object) -> tuple[Cases, Decisions]:
+    checked = Cases.from_frame(cases, columns=Columns(**{"group": ("patient",), **columns}), costs=COSTS)
+    return checked, Decisions.from_frame(log, cases=checked)
+
+
+@pytest.fixture(scope="module")
+def gain() -> Backtest:
+    """Experts who differ, three of four decide each case."""
+    cases, log, _ = team(1200, differ=True, per_case=3)
+    options = Options(QUICK, split="time", draws=2, capacity_share=0.6)
+    return backtest(*tables(cases, log.drop(columns="propensity")), COSTS, options, review_cost={"ann": 0.01})
+
+
+def test_known_outcomes_show_what_choosing_among_experts_saves(gain: Backtest) -> None:
+    assert gain.known
+    assert gain.test_cases == 360
+    costs = gain.costs["cost"]
+    assert costs["deccaf"] < costs["deccaf-blind"] < costs["machine"]
+    assert costs["deccaf"] < costs["random"]
+    assert gain.savings.loc["deccaf-blind", "low"] > 0
+    assert "It saves" in gain.verdict()[1]
+    assert "Choosing among the experts" in gain.verdict()[2]
+    assert (gain.received["received"] <= gain.received["capacity"] + 1e-9).all()
+    assert gain.received.loc[["ann", "bob"], "received"].min() > gain.received.loc["cyd", "received"]
+    assert (gain.rows["decision"] >= 0).all()
+    assert 0.03 < gain.costs.loc["as it was", "cost"] / 100 - 0.16 < 0.08  # (0.05 + 0.35) / 2
+
+
+def test_the_report_has_every_section(gain: Backtest, tmp_path: Path) -> None:
+    page = backtest_report(gain).write(tmp_path)
+    html = page.read_text()
+    for words in (
+        "What it would have cost",
+        "Can the chances be trusted",
+        "would have received",
+        "About the data",
+    ):
+        assert words in html
+    assert (tmp_path / "backtest-costs.png").stat().st_size > 5000
+    table = cost_table(gain)
+    assert table["policy"].tolist()[-1] == "deccaf"
+    assert table["deccaf saves"].iloc[-1] == ""
+    trust = calibration_table(gain).set_index("expert")
+    assert set(trust.index) == {"ann", "bob", "cyd", "dan", "all"}
+
+
+def test_equal_experts_give_no_gain_and_the_report_says_so() -> None:
+    cases, log, _ = team(600, differ=False, per_case=2, seed=3)
+    found = backtest(*tables(cases, log), COSTS, Options(QUICK, split="group", folds=2, draws=1))
+    assert found.folds == 2
+    assert found.test_cases == 600
+    assert "No gain from choosing among the experts" in " ".join(found.verdict())
+    low, high = found.savings.loc["deccaf-blind", ["low", "high"]]
+    assert low <= 0 <= high
+
+
+@pytest.fixture(scope="module", params=[0.0, 1.5], ids=["random history", "other history"])
+def estimated(request: pytest.FixtureRequest) -> tuple[Backtest, float, pd.DataFrame]:
+    cases, log, error = team(1600, differ=True, per_case=1, seed=5, lean=request.param)
+    found = backtest(*tables(cases, log, group=()), COSTS, Options(QUICK, capacity_share=2.0))
+    return found, request.param, pd.DataFrame(error)
+
+
+def test_estimates_from_one_decision_agree_with_the_simulators_truth(
+    estimated: tuple[Backtest, float, pd.DataFrame],
+) -> None:
+    found, lean, error = estimated
+    assert not found.known
+    rows = found.rows
+    people = rows["maker"] > 0
+    true = error.to_numpy()[rows["case"], np.maximum(rows["maker"] - 1, 0)]
+    truth = 100 * np.where(people, true, rows["cost"]).mean()
+    for name in ("deccaf", "deccaf (inverse propensity)"):
+        low, high = found.costs.loc[name, ["low", "high"]]
+        width = high - low
+        assert low - width / 2 <= truth <= high + width / 2, name  # 4 standard errors
+    notes = " ".join(found.notes)
+    assert ("history was not random: propensities range" in notes) == (lean > 0)
+    assert "effective cases" in notes
+    assert (rows.loc[people, "decision"] == -1).any()
+
+
+def test_propensities_are_estimated_where_they_were_not_kept() -> None:
+    cases, log, _ = team(800, differ=True, per_case=1, seed=6, lean=2.0)
+    found = backtest(*tables(cases, log.drop(columns="propensity"), group=()), COSTS, Options(QUICK))
+    notes = " ".join(found.notes)
+    assert "estimated as a model of who got which case" in notes
+    assert "history was not random: the features predict who got a case" in notes
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"policies": ("machine",)}, "'deccaf' must be among them"),
+        ({"policies": ("deccaf", "decaf-paper")}, "did you mean"),
+        ({"capacity_share": 0.0}, "capacity share"),
+        ({"test_share": 1.0}, "test share"),
+    ],
+)
+def test_options_that_make_no_sense(options: dict, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Options(**options)
+
+
+def test_histories_that_cannot_be_tested() -> None:
+    cases, log, _ = team(300, differ=True, per_case=1)
+    with pytest.raises(ConfigError, match="no time column"):
+        backtest(*tables(cases.drop(columns="time"), log), COSTS, Options(QUICK, split="time"))
+    with pytest.raises(ConfigError, match="at least 50 groups"):
+        backtest(*tables(cases, log, group=()), COSTS, Options(QUICK, split="group"))
+    with pytest.raises(DataError, match="needs labels"):
+        backtest(*tables(cases.drop(columns="label"), log), COSTS, Options(QUICK))
+    with pytest.raises(DataError, match="at least 100 decisions"):
+        backtest(*tables(cases, log.iloc[:50]), COSTS, Options(QUICK))
+
+
+def test_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cases, log, _ = team(400, differ=True, per_case=1, seed=7)
+    cases.loc[390:, "label"] = np.nan
+    cases.assign(branch=np.where(np.arange(400) % 2, "north", "south")).to_parquet(tmp_path / "cases.parquet")
+    log.to_csv(tmp_path / "log.csv", index=False)
+    (tmp_path / "c.toml").write_text(
+        '[columns]\ngroup = ["branch"]\n[costs]\nfalse_positive = 1.0\nfalse_negative = 1.0\n'
+    )
+    given = ["--cases", tmp_path / "cases.parquet", "--decisions", tmp_path / "log.csv", "--config",
+             tmp_path / "c.toml", "--out", tmp_path / "report", "--policies", "machine,deccaf"]  # fmt: skip
+    for more, expected in (([], 0), (["--split", "group"], 2), (["--json"], 0)):
+        monkeypatch.setattr(sys, "argv", ["deccaf", "backtest", *map(str, given), *more])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert int(stop.value.code or 0) == expected
+        out = capsys.readouterr().out
+    found = json.loads(out)
+    assert {row["policy"] for row in found["costs"]} >= {"machine", "deccaf", "as it was"}
+    assert any("10 cases without a label yet" in note for note in found["notes"])
+    assert "By branch" in (tmp_path / "report" / "report.html").read_text()
