@@ -29,6 +29,7 @@ from deccaf.service.api.common import (
     send,
 )
 from deccaf.service.keys import create_key, revoke_key
+from deccaf.service.ledger import Actor
 from deccaf.service.refusals import conflict, invalid
 
 router = APIRouter(prefix="/v1", tags=["people"], responses=problems(404, 409))
@@ -70,17 +71,19 @@ async def add_team(
     team: NewTeam, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
     """Add a team."""
+    call = await call_of(request, who, key)
+    return send(await here.change(call, lambda c, at: new_team(c, team.name, who, at), 201))
 
-    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
-        if connection.execute(sa.select(t.teams.c.id).where(t.teams.c.name == team.name)).scalar():
-            raise conflict("known-team", f"there is a team {team.name!r} already")
-        made = connection.execute(
-            sa.insert(t.teams).values(name=team.name, created_at=at).returning(t.teams.c.id)
-        ).scalar_one()
-        ledger.record(connection, "team added", at, who, team=team.name)
-        return {"id": made, "name": team.name}
 
-    return send(await here.change(await call_of(request, who, key), change, 201))
+def new_team(connection: sa.Connection, name: str, who: Actor, at: float) -> dict[str, Any]:
+    """The change behind POST /v1/teams."""
+    if connection.execute(sa.select(t.teams.c.id).where(t.teams.c.name == name)).scalar():
+        raise conflict("known-team", f"there is a team {name!r} already")
+    made = connection.execute(
+        sa.insert(t.teams).values(name=name, created_at=at).returning(t.teams.c.id)
+    ).scalar_one()
+    ledger.record(connection, "team added", at, who, team=name)
+    return {"id": made, "name": name}
 
 
 @router.get("/teams")
@@ -96,24 +99,25 @@ async def add_expert(
     expert: NewExpert, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
     """Add a person to a team."""
+    call, display = await call_of(request, who, key), expert.display or expert.name
+    change = lambda c, at: new_expert(c, expert.name, expert.team, display, who, at)  # noqa: E731
+    return send(await here.change(call, change, 201))
 
-    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
-        if expert.name == MACHINE:
-            raise invalid("machine-is-no-person", f"{MACHINE!r} is the name of the machine")
-        team = connection.execute(sa.select(t.teams.c.id).where(t.teams.c.name == expert.team)).scalar()
-        need_one(team, "team", expert.team)
-        if connection.execute(sa.select(t.experts.c.name).where(t.experts.c.name == expert.name)).scalar():
-            raise conflict("known-expert", f"there is an expert {expert.name!r} already")
-        display = expert.display or expert.name
-        connection.execute(
-            sa.insert(t.experts).values(
-                name=expert.name, team_id=team, display=display, active=True, created_at=at
-            )
-        )
-        ledger.record(connection, "expert added", at, who, None, None, expert.name, team=expert.team)
-        return {"name": expert.name, "team": expert.team, "display": display, "active": True}
 
-    return send(await here.change(await call_of(request, who, key), change, 201))
+def new_expert(
+    connection: sa.Connection, name: str, team: str, display: str, who: Actor, at: float
+) -> dict[str, Any]:
+    """The change behind POST /v1/experts."""
+    if name == MACHINE:
+        raise invalid("machine-is-no-person", f"{MACHINE!r} is the name of the machine")
+    found = connection.execute(sa.select(t.teams.c.id).where(t.teams.c.name == team)).scalar()
+    need_one(found, "team", team)
+    if connection.execute(sa.select(t.experts.c.name).where(t.experts.c.name == name)).scalar():
+        raise conflict("known-expert", f"there is an expert {name!r} already")
+    facts = {"name": name, "display": display, "active": True}
+    connection.execute(sa.insert(t.experts).values(**facts, team_id=found, created_at=at))
+    ledger.record(connection, "expert added", at, who, None, None, name, team=team)
+    return {**facts, "team": team}
 
 
 @router.get("/experts")

@@ -1,0 +1,76 @@
+"""`deccaf serve`: the running service."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deccaf.cli.common import say
+from deccaf.errors import ConfigError
+
+FOLDER = Path("deccaf-service")
+
+
+def serve(
+    database: Annotated[
+        str | None,
+        typer.Option(
+            envvar="DECCAF_DATABASE",
+            help="sqlite:///path or postgresql://user@host/name; by default SQLite in ./deccaf-service.",
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8080,
+    processes: Annotated[int, typer.Option(min=1, max=64, help="Processes (PostgreSQL only).")] = 1,
+    init: Annotated[
+        bool, typer.Option("--init", help="Make the tables and the first lead's key, print the key, and end.")
+    ] = False,
+    migrate: Annotated[
+        bool, typer.Option("--migrate", help="Bring the tables up to this version, and end.")
+    ] = False,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="A simulated team at work on a throw-away database; prints a key.")
+    ] = False,
+) -> None:
+    """Run the service: cases in, people at work, nothing lost. The API is described in docs/service.md.
+
+    Begin with `deccaf serve --init`, which prints the first lead's key once, then `deccaf serve`. It listens
+    on this machine only, unless told otherwise, and refuses to do that before anybody has a key.
+    """
+    try:
+        from deccaf.service import run
+    except ImportError as error:
+        raise ConfigError(
+            f"the service needs more packages ({error.name}): pip install 'deccaf[service]'"
+        ) from error
+    if demo:
+        _demo(database, host, port)
+        return
+    url = database or f"sqlite:///{FOLDER / 'deccaf.db'}"
+    if init:
+        secret = run.initialise(url)
+        say("The first lead's key. It is shown this once and stored nowhere; keep it safe:")
+        print(secret)
+    elif migrate:
+        run.upgrade(url)
+        say("The tables are up to date.")
+    else:
+        say(f"deccaf on http://{host}:{port}, stop with Ctrl-C")
+        run.serve(url, host, port, processes)
+
+
+def _demo(database: str | None, host: str, port: int) -> None:
+    from deccaf.service import run
+
+    with tempfile.TemporaryDirectory(prefix="deccaf-demo-") as folder:
+        url = database or f"sqlite:///{folder}/demo.db"
+        say("Generating cases, simulating a team, learning from its decisions (a quarter of a minute) ...")
+        with run.demo(url) as (app, secret):
+            say(f"deccaf on http://{host}:{port}, with nine simulated analysts at work; stop with Ctrl-C.")
+            say("A lead's key for this demo:")
+            print(secret, flush=True)
+            say(f"Try: curl -H 'Authorization: Bearer {secret}' http://{host}:{port}/v1/reports/shift")
+            run.listen(app, host, port)

@@ -1,0 +1,188 @@
+"""A living desk: nine simulated analysts, cases that arrive, decisions, and labels that come late.
+
+Everything goes through the same ledger as real work; only the people and the cases are made up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import tempfile
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from deccaf.costs import Costs
+from deccaf.schema import Columns
+from deccaf.service import database, ledger
+from deccaf.service.answers import Call
+from deccaf.service.api.models import add_model, put_in_force
+from deccaf.service.api.people import new_expert, new_team
+from deccaf.service.api.shifts import NewShift, RosterPlace, new_shift
+from deccaf.service.core import Service
+from deccaf.service.intake import Incoming
+from deccaf.service.keys import create_key
+from deccaf.service.ledger import Actor
+from deccaf.simulate import (
+    SyntheticTeam,
+    build_alert_sets,
+    generate_applications,
+    paper_group,
+    random_history,
+    threshold_cost,
+)
+from deccaf.system import DeCCaF
+from deccaf.tables import Cases, Decisions
+
+log = logging.getLogger("deccaf.service")
+
+RATE = 0.05
+CAPACITY = 60
+SHIFT_HOURS = 8
+TEAM = "demo desk"
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """What the demo plays with: the cases to come, and what everybody would say about them."""
+
+    cases: list[dict[str, Any]]
+    decisions: pd.DataFrame
+    labels: list[int]
+    experts: tuple[str, ...]
+    model: DeCCaF
+
+
+def build_stage(applications: int = 120_000, seed: int = 0) -> Stage:
+    """Generate a world, let a team decide its past, and learn from one decision per case."""
+    alerts = build_alert_sets(generate_applications(applications, seed=seed), (RATE,), seed=seed)
+    costs = Costs.binary(false_positive=alerts.cost_ratio(RATE), false_negative=1.0)
+    frame = alerts.sets[RATE].reset_index(drop=True)
+    frame["case_id"] = [f"alert-{number}" for number in range(1, len(frame) + 1)]
+    cases = Cases.from_frame(frame, columns=Columns(label="fraud_bool", time="month"), costs=costs)
+    fit = cases.between(6, 7)
+    team = SyntheticTeam.sample([paper_group()], fit, costs, seed, classifier_cost=threshold_cost(fit, costs))
+    past, coming = cases.between(stop=7), cases.between(start=7)
+    log_ = Decisions.from_frame(random_history(team, past, seed), cases=past, classes=costs.classes)
+    model = DeCCaF(costs, decision_parts=("rates", "pooled")).fit_cases(past, log_)
+    plain = frame.set_index("case_id").loc[list(coming.ids), cases.schema.names].astype(object)
+    rows = plain.where(plain.notna(), None).to_dict("records")
+    assert coming.label is not None
+    return Stage(
+        cases=[{str(name): value for name, value in row.items()} for row in rows],
+        decisions=team.decide(coming, seed),
+        labels=coming.label.tolist(),
+        experts=tuple(team.experts),
+        model=model,
+    )
+
+
+def furnish(service: Service, stage: Stage) -> str:
+    """Enter the team, the model and today's shift; the secret of a lead's key."""
+    at = time.time()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "demo.deccaf"
+        stage.model.save(path)
+        content = path.read_bytes()
+    start = datetime.now(UTC)
+    roster = tuple(RosterPlace(maker=name, capacity=CAPACITY) for name in stage.experts)
+    shift = NewShift(
+        name=f"demo {start:%Y-%m-%d %H.%M.%S}",
+        team=TEAM,
+        starts_at=start,
+        ends_at=start + timedelta(hours=SHIFT_HOURS),
+        expected_cases=len(stage.cases),
+        random_share=0.05,
+        roster=roster,
+    )
+    with database.writing(service.engine) as connection:
+        made, secret = create_key(connection, "demo lead", "lead", None, at)
+        who = Actor(made)
+        new_team(connection, TEAM, who, at)
+        for name in stage.experts:
+            new_expert(connection, name, TEAM, name.replace("_", " "), who, at)
+        digest = hashlib.sha256(content).hexdigest()
+        model = add_model(connection, "demo model", "demo", digest, content, stage.model.training_, who, at)
+        put_in_force(connection, model["id"], "activate", who, at)
+        new_shift(connection, shift, who, at)
+    service.models.refresh()
+    return secret
+
+
+class Play:
+    """Cases arrive, people decide, labels come; until stopped or out of cases."""
+
+    def __init__(self, service: Service, stage: Stage, per_second: float = 3.0, seed: int = 0) -> None:
+        self._service, self._stage, self._pause = service, stage, 1.0 / per_second
+        self._rng = np.random.default_rng(seed)
+        self._said = {name: stage.decisions[name].to_numpy() for name in stage.experts}
+        self._late: deque[tuple[float, int]] = deque()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="deccaf-demo", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End."""
+        self._stop.set()
+        self._thread.join(timeout=10)
+
+    def _run(self) -> None:
+        for number in range(len(self._stage.cases)):
+            if self._stop.wait(float(self._rng.exponential(self._pause))):
+                return
+            try:
+                self._arrive(number)
+                self._review()
+                self._label()
+            except Exception:
+                if not self._stop.is_set():
+                    log.exception("demo")
+
+    def _arrive(self, number: int) -> None:
+        case = Incoming(Call(Actor(None, "machine")), f"alert-{number + 1}", self._stage.cases[number])
+        self._service.intake.submit(case).result(timeout=30)
+        self._late.append((time.time() + float(self._rng.exponential(60.0)), number))
+
+    def _review(self) -> None:
+        """Somebody takes their next case and decides it."""
+        name = str(self._rng.choice(self._stage.experts))
+
+        def change(connection: Any) -> None:
+            at, me = time.time(), Actor(None, "reviewer", name)
+            claim = ledger.claim_next(connection, name, me, at, self._service.claim_seconds)
+            if claim is None:
+                return
+            if self._rng.random() < 0.02:
+                ledger.hand_back(connection, claim["case_id"], name, "not sure", me, at, self._service.rng)
+                return
+            said = int(self._said[name][_number(claim["case_id"])])
+            seconds = float(self._rng.lognormal(3.5, 0.5))
+            ledger.decide(connection, claim["case_id"], name, json.dumps(said), seconds, me, at)
+
+        self._service.writer.submit(change).result(timeout=30)
+
+    def _label(self) -> None:
+        due: list[int] = []
+        while self._late and self._late[0][0] < time.time() and len(due) < 20:
+            due.append(self._late.popleft()[1])
+        if due:
+            rows = [(f"alert-{number + 1}", json.dumps(self._stage.labels[number])) for number in due]
+            actor = Actor(None, "machine")
+            self._service.writer.submit(lambda c: ledger.label(c, rows, actor, time.time())).result(
+                timeout=30
+            )
+
+
+def _number(case_id: str) -> int:
+    return int(case_id.removeprefix("alert-")) - 1

@@ -1,0 +1,131 @@
+"""Setting a service up, and running it."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+import uvicorn
+from fastapi import FastAPI
+
+from deccaf.errors import ConfigError
+from deccaf.service import database, ledger, reading
+from deccaf.service.app import create_app
+from deccaf.service.core import Service
+from deccaf.service.demo import Play, build_stage, furnish
+from deccaf.service.keys import any_keys, create_key
+from deccaf.service.ledger import Actor
+
+DATABASE_VARIABLE = "DECCAF_DATABASE"
+_QUIET: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
+
+
+def initialise(url: str) -> str:
+    """Make or migrate the tables and the first lead's key, whose secret is given back once."""
+    engine = database.connect(url)
+    try:
+        database.migrate(engine)
+        if any_keys(engine):
+            raise ConfigError("the service is set up already; a lead makes further keys with POST /v1/keys")
+        with database.writing(engine) as connection:
+            made, secret = create_key(connection, "first lead", "lead", None, time.time())
+            ledger.record(connection, "key added", time.time(), Actor(made), key=made, role="lead")
+        return secret
+    except sa.exc.OperationalError as error:
+        raise ConfigError(f"the database does not answer: {error.orig}") from error
+    finally:
+        engine.dispose()
+
+
+def serve(url: str, host: str, port: int, processes: int = 1) -> None:
+    """Run until stopped; refuses to be reached from elsewhere while nobody has a key."""
+    check_place(url, host, processes)
+    if processes == 1:
+        listen(build(url), host, port)
+        return
+    os.environ[DATABASE_VARIABLE] = url
+    name = "deccaf.service.run:from_environment"
+    uvicorn.run(name, factory=True, workers=processes, host=host, port=port, **_QUIET)
+
+
+def listen(app: FastAPI, host: str, port: int) -> None:
+    """Answer requests until stopped."""
+    uvicorn.run(app, host=host, port=port, **_QUIET)
+
+
+@contextmanager
+def demo(url: str) -> Iterator[tuple[FastAPI, str]]:
+    """An application with a simulated team at work, and the secret of a lead's key."""
+    stage = build_stage()
+    engine = database.connect(url)
+    database.migrate(engine)
+    engine.dispose()
+    app = build(url)
+    service: Service = app.state.service
+    secret = furnish(service, stage)
+    play = Play(service, stage)
+    play.start()
+    try:
+        yield app, secret
+    finally:
+        play.stop()
+
+
+def upgrade(url: str) -> None:
+    """Bring the tables up to this version."""
+    engine = database.connect(url)
+    try:
+        database.migrate(engine)
+    except sa.exc.OperationalError as error:
+        raise ConfigError(f"the database does not answer: {error.orig}") from error
+    finally:
+        engine.dispose()
+
+
+def check_place(url: str, host: str, processes: int) -> None:
+    """Whether the service may listen there."""
+    if processes > 1 and sa.make_url(url).get_backend_name() == "sqlite":
+        raise ConfigError("several processes need PostgreSQL: --database postgresql://...")
+    engine = database.connect(url)
+    try:
+        found, needed = database.schema_state(engine)
+        if found is None:
+            raise ConfigError("the database is empty; run deccaf serve --init first")
+        if found != needed:
+            raise ConfigError(
+                f"the database has schema {found}, this version needs {needed}; run deccaf serve --migrate"
+            )
+        if not is_loopback(host) and not any_keys(engine):
+            raise ConfigError(f"{host}: nobody has a key yet, so deccaf listens on loopback only; see --init")
+    except sa.exc.OperationalError as error:
+        raise ConfigError(f"the database does not answer: {error.orig}") from error
+    finally:
+        engine.dispose()
+
+
+def build(url: str) -> FastAPI:
+    """The application with its service, warm."""
+    service = Service(url)
+    service.models.refresh()
+    reading.warm_up()
+    return create_app(service)
+
+
+def from_environment() -> FastAPI:
+    """The same for uvicorn's processes."""
+    return build(os.environ[DATABASE_VARIABLE])
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
