@@ -50,6 +50,13 @@ def as_png(figure: Figure, dpi: int = 130) -> bytes:
     return buffer.getvalue()
 
 
+def as_pdf(figure: Figure) -> bytes:
+    """The figure as a PDF for print; the same figure gives the same bytes."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="pdf", metadata={"CreationDate": None, "Producer": None, "Creator": None})
+    return buffer.getvalue()
+
+
 def roc(
     fpr: NDArray[np.float64], tpr: NDArray[np.float64], points: Mapping[str, tuple[float, float]], months: str
 ) -> Figure:

@@ -30,6 +30,8 @@ from deccaf.models.paper_classifier import PaperClassifier
 Array = NDArray[np.float64]
 Settings = Sequence[Mapping[str, Any]]
 _T = TypeVar("_T")
+_Rows = tuple[pd.DataFrame, NDArray[np.int64], pd.Series, NDArray[np.int64]]
+"""One row per decision: features, truth, expert, decision."""
 
 
 class _Clock:
@@ -100,12 +102,12 @@ def fit_experts(
     costs, names, test = Costs.binary(ratio), list(crew.experts), scene.test.features
     log = crew.log(scene)
     label, held = scene.label[log.case], scene.held[log.case]
-    rows = (scene.past.features.iloc[log.case], label, log.expert, log.decision)
+    rows: _Rows = (scene.past.features.iloc[log.case], label, log.expert, log.decision)
     hem, refit, ova = _paper_models(rows, costs.case_weights(label), held, shortlists, clock)
     time = scene.past.time
     when = None if time is None else time.iloc[log.case]
     decisions = clock("decision model", lambda: DecisionModel(seed=setting.seed).fit(*rows, time=when))
-    paper = {"hem": hem, "refit": refit, "ova": ova}
+    paper: dict[str, HumanExpertiseModel | OneVsAll] = {"hem": hem, "refit": refit, "ova": ova}
     correct = {name: model.predict(test, names) for name, model in paper.items()}
     q = decisions.predict(test, names)
     bent = reweighted(p, costs.case_weights(np.arange(2)))
@@ -130,7 +132,7 @@ def fit_experts(
 
 
 def _paper_models(
-    rows: tuple[Any, ...],
+    rows: _Rows,
     weight: Array,
     held: NDArray[np.bool_],
     shortlists: Mapping[str, Settings],
@@ -142,9 +144,9 @@ def _paper_models(
         return [*QUICK, *shortlists.get(kind, ())]
 
     joint = HumanExpertiseModel(candidates=candidates("hem"))
-    hem = clock("hem", lambda: joint.fit(*rows, weight, validation=held))
+    hem: HumanExpertiseModel = clock("hem", lambda: joint.fit(*rows, weight, validation=held))
     again = HumanExpertiseModel(candidates=[hem.params_])
-    refit = clock("hem, refit", lambda: again.fit(*rows, weight))
+    refit: HumanExpertiseModel = clock("hem, refit", lambda: again.fit(*rows, weight))
     apart = OneVsAll(candidates=candidates("ova"))
     return hem, refit, clock("ova", lambda: apart.fit(*rows, weight, validation=held))
 

@@ -13,8 +13,8 @@ import pandas as pd
 from jinja2 import Environment, Template
 from matplotlib.figure import Figure
 
-from deccaf.benchmark.figures import as_png
-from deccaf.files import replacing, write_text
+from deccaf.benchmark.figures import as_pdf, as_png
+from deccaf.files import replacing, write_frame, write_text
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class Section:
     """Already formatted: every cell is shown as it is."""
     pictures: Mapping[str, Figure] = field(default_factory=dict)
     note: str = ""
+    name: str = ""
+    """Of the table's files, where it gets some."""
 
     @cached_property
     def png(self) -> dict[str, bytes]:
@@ -66,6 +68,17 @@ class Report:
         page = folder / "report.html"
         write_text(self.html(), page)
         return page
+
+    def write_for_print(self, folder: str | Path) -> None:
+        """Write each picture as a PDF, and each table that has a name as CSV and LaTeX."""
+        folder = Path(folder)
+        for section in self.sections:
+            for name, figure in section.pictures.items():
+                with replacing(folder / f"{name}.pdf") as beside:
+                    beside.write_bytes(as_pdf(figure))
+            if section.table is not None and section.name:
+                write_frame(section.table.astype("str"), folder / f"{section.name}.csv")
+                write_text(section.table.to_latex(index=False, escape=True), folder / f"{section.name}.tex")
 
 
 @cache

@@ -8,7 +8,7 @@ had in hand goes to another one, and is written once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -176,22 +176,25 @@ class Bench:
     def waves(self) -> list[list[Piece]]:
         """What is left to do, largest training share first; a wave needs the waves before it."""
         grid, waves = self.profile.grid, []
+        planned: set[str] = set()
         for share in sorted(grid.shares, reverse=True):
             scenarios = [Scenario(rate, ratio, share) for rate in grid.alert_rates for ratio in grid.ratios]
-            waves += [self._first(scenarios), self._second(scenarios), self._third(scenarios)]
-        return [sorted(wave, key=lambda piece: -piece.weight) for wave in waves]
+            for wave in (self._first(scenarios), self._second(scenarios), self._third(scenarios)):
+                new = [piece for piece in wave if piece.key not in planned]
+                planned |= {piece.key for piece in new}
+                waves.append(sorted(new, key=lambda piece: -piece.weight))
+        return waves
 
     def _first(self, scenarios: list[Scenario]) -> list[Piece]:
         """Our classifiers, and the searches."""
         pieces = {}
         for s in scenarios:
             pieces[s.cases] = Piece(s.cases, _size(s) * _SECONDS["cases"], self._call(fit_cases, s, s.share))
+            at = self._searched_at(s)
             for what, seed in self._searched():
-                key = s.search(what, seed)
-                seconds = (
-                    _size(s) * what.trials.trials * _SECONDS[what.model] / (1 if what.expert is None else 9)
-                )
-                call = self._call(run_search, s, s.ratio, s.share, seed, what)
+                key, trials = at.search(what, seed), what.trials.trials
+                seconds = _size(at) * trials * _SECONDS[what.model] / (1 if what.expert is None else 9)
+                call = self._call(run_search, at, at.ratio, at.share, seed, what)
                 pieces[key] = Piece(key, seconds, call)
         return self._left(pieces.values())
 
@@ -232,12 +235,17 @@ class Bench:
         classifier, expertise = self.searches
         return [(w, seeds[0]) for w in classifier] + [(w, seed) for seed in seeds for w in expertise]
 
+    def _searched_at(self, s: Scenario) -> Scenario:
+        """Settings are searched with all past cases and serve every share, unless it is done as published."""
+        return s if self.profile.search.as_published else replace(s, share=1.0)
+
     def _shortlist(self, s: Scenario, model: str, seed: int) -> list[dict[str, Any]]:
         """What the searches of a model found, for the history of this seed where each has its own."""
         chosen = [(w, at) for w, at in self._searched() if w.model == model]
         if self.profile.search.as_published and model != "classifier":
             chosen = [(w, at) for w, at in chosen if at == seed]
-        return [params for w, at in chosen for params in self.store.report(s.search(w, at))["shortlist"]]
+        where = self._searched_at(s)
+        return [params for w, at in chosen for params in self.store.report(where.search(w, at))["shortlist"]]
 
     def _call(self, function: Callable[..., Any], s: Scenario, *arguments: Any) -> Callable[[], Call]:
         return lambda: Call(function, (self.settings[s.rate], *arguments))

@@ -21,6 +21,7 @@ from rich.progress import (
 )
 
 from deccaf.benchmark import runner
+from deccaf.benchmark.bench_report import bench_report
 from deccaf.benchmark.profile import Profile, read_profile
 from deccaf.benchmark.tables import cost_table
 from deccaf.benchmark.world import Source
@@ -100,6 +101,25 @@ def run(
         )
     show_table(cost_table(found), title="Mean cost of errors per 100 cases", as_json=as_json)
     say(f"Results: {out / 'results.parquet'}. Tables and pictures: deccaf bench report {out}")
+
+
+@bench.command(epilog="Example: deccaf bench report bench-quick")
+def report(
+    folder: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Where to write; by default DIR/report.")
+    ] = None,
+) -> None:
+    """Make the tables and pictures of a run from its stored results alone.
+
+    Writes one self-contained HTML page, every picture as PNG and PDF, and every table as CSV and LaTeX. A run
+    that is not finished can be shown too, as far as it is.
+    """
+    page = bench_report(folder)
+    target = folder / "report" if out is None else out
+    path = page.write(target)
+    page.write_for_print(target)
+    say(f"Report: {path}")
 
 
 def _values(text: str | None, kind: type[_T], option: str) -> list[_T] | None:

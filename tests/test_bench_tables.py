@@ -1,0 +1,107 @@
+"""Tables of a benchmark, from results that a reader can add up."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from deccaf.benchmark import tables
+from deccaf.benchmark.results import TYPES, variation_of
+from deccaf.errors import DataError
+
+
+def results(
+    costs: dict[str, float], *, shares=(1.0,), noise: float = 0.0, expected: bool = True
+) -> pd.DataFrame:
+    """Four variations of one scenario; each policy costs what is said, give or take a little."""
+    rng, rows = np.random.default_rng(0), []
+    for share, seed, capacity in itertools.product(shares, (0, 1), (0, 1)):
+        for policy, cost in costs.items():
+            value = cost + noise * rng.normal()
+            rows.append(
+                (
+                    0.05,
+                    0.057,
+                    share,
+                    seed,
+                    capacity,
+                    policy,
+                    100,
+                    0,
+                    0,
+                    0,
+                    100,
+                    value,
+                    value if expected else None,
+                    0.1,
+                )
+            )
+    return pd.DataFrame(rows, columns=list(TYPES)).astype(TYPES)
+
+
+FOUR = {
+    "ova": 4.0,
+    "ova-optimal": 3.5,
+    "deccaf-paper": 3.0,
+    "deccaf": 2.25,
+    "oracle": 2.0,
+    "oracle-without-limits": 1.5,
+}
+
+
+def test_savings_wins_and_the_gap():
+    found = tables.closed(results(FOUR)).iloc[0]
+    assert found["saved_paper"] == pytest.approx(0.25)
+    assert found["saved_ova"] == pytest.approx(1 - 2.25 / 4)
+    assert found["won_paper"] == 1.0
+    assert found["closed"] == pytest.approx(0.75)
+
+
+def test_the_gap_is_split_into_solver_model_and_capacity():
+    rows = tables.gaps(results(FOUR)).set_index("policy")
+    assert rows.loc["ova", ["solver", "model", "capacity"]].tolist() == [0.5, 1.5, 0.5]
+    assert rows.loc["deccaf", ["solver", "model", "capacity"]].tolist() == [0.0, 0.25, 0.5]
+    parts = rows[["solver", "model", "capacity"]].sum(axis=1)
+    assert np.allclose(rows["cost"] - parts, 1.5)
+
+
+def test_wins_come_with_a_binomial_test():
+    rows = tables.wins(results(FOUR), "deccaf").set_index("policy")
+    assert rows.loc["ova", "won"] == 1.0
+    assert rows.loc["oracle", "won"] == 0.0
+    assert rows.loc["ova", "p_value"] == pytest.approx(2 * 0.5**4)  # four heads or four tails
+
+
+def test_intervals_and_differences():
+    noisy = results(FOUR, noise=0.05)
+    intervals = tables.cost_intervals(noisy).set_index("policy")
+    own = noisy[noisy["policy"] == "ova"]["expected_cost_per_100"]
+    assert intervals.loc["ova", "half"] == pytest.approx(1.96 * own.std() / 2)
+    saved = tables.differences(noisy).set_index("policy")
+    assert (saved["low"] <= saved["saved"]).all()
+    assert (saved["saved"] <= saved["high"]).all()
+    assert saved.loc["ova", "low"] > 0 > saved.loc["oracle", "high"]
+
+
+def test_without_true_chances_the_decisions_count():
+    real = results({"ova": 4.0, "deccaf": 2.0}, expected=False)
+    assert tables.cost_column(real) == "cost_per_100"
+    assert tables.cost_table(real)["5%, 0.057"].tolist() == [4.0, 2.0]
+    assert tables.gaps(real).empty
+    assert tables.closed(real).empty
+
+
+def test_a_column_per_share_where_there_are_several():
+    both = results({"ova": 4.0, "deccaf": 2.0}, shares=(0.25, 1.0))
+    assert list(tables.cost_table(both)) == ["policy", "5%, 0.057, 100% data", "5%, 0.057, 25% data"]
+    assert set(tables.largest_share(both)["train_share"]) == {1.0}
+
+
+def test_a_folder_names_its_variation():
+    found = variation_of("cells/rate-0.05_ratio-0.0114_share-25_seed-3_capacity-4")
+    assert list(found.values()) == [0.05, 0.0114, 0.25, 3, 4]
+    with pytest.raises(DataError, match="not the folder of a cell"):
+        variation_of("cells/other")

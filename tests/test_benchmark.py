@@ -1,0 +1,243 @@
+"""The benchmark end to end, on a world small enough to run it several times."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from deccaf.benchmark.bench_report import bench_report
+from deccaf.benchmark.cells import outcome
+from deccaf.benchmark.cluster import cluster_of
+from deccaf.benchmark.profile import MonthsTable, Profile, read_profile
+from deccaf.benchmark.results import RESULTS, TYPES, collect
+from deccaf.benchmark.runner import run_benchmark
+from deccaf.benchmark.scene import Setting
+from deccaf.benchmark.store import Store
+from deccaf.benchmark.world import Source
+from deccaf.errors import ConfigError, DataError
+from deccaf.policies import Decided
+from deccaf.schema import Columns
+from deccaf.simulate import generate_applications
+from deccaf.simulate.alerts import build_alert_sets
+from deccaf.tables import Cases
+
+POLICIES = ["full-rejection", "random", "ova", "ova-optimal", "deccaf-paper", "deccaf-paper-refit", "deccaf",
+            "oracle", "oracle-without-limits"]  # fmt: skip
+SMALL = Profile.model_validate(
+    {
+        "world": {"rows": 30_000},
+        "grid": {
+            "alert_rates": [0.15],
+            "ratios": [0.057],
+            "seeds": [0],
+            "capacities": [0, 1],
+            "policies": POLICIES,
+        },
+        "team": {"size": 3},
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def alerts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Alerts of months 3-6 only, as the real file has them."""
+    applications = generate_applications(30_000, seed=1)
+    frame = build_alert_sets(applications, (0.15,), seed=1, jobs=1).sets[0.15].reset_index()
+    path = tmp_path_factory.mktemp("alerts") / "alerts.parquet"
+    frame[frame["month"] < 7].iloc[::4].to_parquet(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pd.DataFrame]:
+    """A finished run in this process."""
+    folder = tmp_path_factory.mktemp("bench")
+    return folder, run_benchmark(SMALL, folder)
+
+
+def same(first: pd.DataFrame, second: pd.DataFrame) -> None:
+    """Equal to the last bit, but for the time that it took."""
+    pd.testing.assert_frame_equal(
+        first.drop(columns="assign_seconds"), second.drop(columns="assign_seconds"), check_exact=True
+    )
+
+
+def test_the_results_have_the_fixed_columns_and_every_row_once(finished):
+    folder, table = finished
+    stored = pd.read_parquet(folder / RESULTS)
+    assert list(stored) == list(TYPES)
+    assert len(table) == 2 * len(POLICIES)
+    assert not stored.duplicated(["capacity_seed", "policy"]).any()
+    assert (stored[["fp", "fn", "tp", "tn"]].sum(axis=1) == stored["n"]).all()
+    assert np.allclose(stored["cost_per_100"], 100 * (0.057 * stored["fp"] + stored["fn"]) / stored["n"])
+
+
+def test_knowing_more_costs_less(finished):
+    mean = finished[1].groupby("policy")["expected_cost_per_100"].mean()
+    assert mean["oracle-without-limits"] < mean["oracle"] < mean["random"]
+    assert mean["deccaf"] < mean["random"]
+
+
+def test_a_second_run_does_nothing_again(finished):
+    folder, table = finished
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("DONE")}
+    heard: list[str] = []
+    again = run_benchmark(SMALL, folder, progress=lambda done, total, what: heard.append(what))
+    assert heard == []
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("DONE")} == before
+    same(table, again)
+
+
+def test_what_is_half_done_counts_for_nothing(finished, tmp_path):
+    folder, table = finished
+    copy = tmp_path / "copy"
+    subprocess.run(["cp", "-r", folder, copy], check=True)
+    cell = next((copy / "cells").iterdir())
+    (cell / "DONE").unlink()
+    (cell / "report.json").write_text('{"outc')
+    assert len(collect(Store(copy))) == len(table) - len(POLICIES)
+    same(table, run_benchmark(SMALL, copy))
+
+
+def test_another_policy_is_added_and_other_settings_are_refused(finished, tmp_path):
+    folder, _ = finished
+    more = SMALL.with_grid({"policies": [*POLICIES, "hem-greedy"]})
+    assert set(run_benchmark(more, folder)["policy"]) == {*POLICIES, "hem-greedy"}
+    with pytest.raises(ConfigError, match="holds a run with another team"):
+        run_benchmark(SMALL.with_team({"size": 4}), folder)
+
+
+def test_the_report_needs_the_results_alone(finished, tmp_path):
+    page = bench_report(finished[0])
+    path = page.write(tmp_path)
+    page.write_for_print(tmp_path)
+    html = path.read_text()
+    assert "http://" not in html
+    assert "https://" not in html
+    assert (
+        html.count("data:image/png;base64,")
+        == len(list(tmp_path.glob("*.png")))
+        == len(list(tmp_path.glob("*.pdf")))
+    )
+    assert "\\begin{tabular}" in (tmp_path / "costs.tex").read_text()
+    assert set(POLICIES) <= set(pd.read_csv(tmp_path / "costs.csv"))
+    with pytest.raises(DataError, match="no finished cells"):
+        bench_report(tmp_path)
+
+
+def test_on_a_cluster_that_loses_a_worker_the_results_are_the_same(finished, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    grid = SMALL.with_grid({"seeds": [0, 1]})
+    with distributed.LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=None) as cluster:
+        written: list[str] = []
+        killed: list[int] = []
+
+        def progress(done: float, total: float, what: str) -> None:
+            written.append(what)
+            if not killed:
+                victim = next(iter(cluster.workers.values())).pid
+                os.kill(victim, signal.SIGKILL)
+                killed.append(victim)
+
+        found = run_benchmark(grid, tmp_path, cluster=cluster.scheduler_address, progress=progress)
+    assert len(killed) == 1
+    assert len(written) == len(set(written)), "something was done twice"
+    serial = run_benchmark(grid, finished[0])
+    same(serial, found)
+
+
+def test_the_alerts_that_end_early_move_the_protocol(alerts, tmp_path):
+    said: list[str] = []
+    found = run_benchmark(SMALL, tmp_path, source=Source(alerts=alerts), say=said.append)
+    assert any("deciding month 6" in message for message in said)
+    assert found["n"].iloc[0] == (pd.read_parquet(alerts)["month"] == 6).sum()
+    assert json.loads((next((tmp_path / "teams").iterdir()) / "report.json").read_text())["months"] == {
+        "train": [3, 4], "validation": 5, "test": 6,
+    }  # fmt: skip
+
+
+def test_decisions_of_real_people(alerts, tmp_path):
+    """Four people of whom three are drawn; nobody's true chances are known, so no oracle and no expected cost."""
+    cases = pd.read_parquet(alerts)
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "case_id": np.repeat(cases["case_id"].to_numpy(), 4),
+            "expert_id": ["ann", "bob", "cy", "di"] * len(cases),
+        }
+    )
+    truth = np.repeat(cases["fraud_bool"].to_numpy(), 4)
+    table["decision"] = np.where(rng.random(len(table)) < 0.2, 1 - truth, truth)
+    table.to_parquet(tmp_path / "decisions.parquet")
+    source = Source(alerts=alerts, decisions=tmp_path / "decisions.parquet")
+    found = run_benchmark(SMALL, tmp_path / "out", source=source)
+    assert found["expected_cost_per_100"].isna().all()
+    assert "oracle" not in set(found["policy"])
+    assert found.set_index("policy").loc["deccaf", "cost_per_100"].mean() < 5.7
+    assert bench_report(tmp_path / "out").html()
+    table[table["expert_id"] != "ann"].iloc[:-3].to_parquet(tmp_path / "decisions.parquet")
+    with pytest.raises(DataError, match=r"decided \d+ of the \d+ test cases"):
+        run_benchmark(SMALL, tmp_path / "other", source=source)
+
+
+def test_shares_lie_within_each_other(alerts):
+    cases = Cases.read(alerts, columns=Columns(label="fraud_bool", time="month"))
+    setting = Setting(cases, MonthsTable(train=[3, 4], validation=5, test=6), SMALL.team, "model_score")
+    parts = [set(setting.scene(share).past.ids) for share in (0.25, 0.5, 1.0)]
+    assert parts[0] < parts[1] < parts[2]
+    assert len(parts[0]) == round(0.25 * len(parts[2]))
+
+
+def test_an_outcome_by_hand():
+    """Two cases for the machine, two for the only expert, who errs on both; a miss costs 1, an alarm 0.5."""
+    truth = np.array([0, 1, 0, 1])
+    scene = SimpleNamespace(truth=truth, test=truth)
+    true_q = np.full((4, 1, 2, 2), 0.5)
+    crew = SimpleNamespace(said=np.array([[0], [1], [1], [0]]), true_q=true_q)
+    decided = Decided(np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0]))
+    found = outcome(decided, scene, crew, 0.5)
+    assert (found["fp"], found["fn"], found["tp"], found["tn"]) == (2, 1, 1, 0)
+    assert found["cost_per_100"] == pytest.approx(100 * (2 * 0.5 + 1) / 4)
+    assert found["expected_cost_per_100"] == pytest.approx(100 * (0.5 + 0.5 * 0.5 + 0.5 * 1) / 4)
+
+
+@pytest.mark.parametrize("name", ["quick", "standard", "paper", "own-alerts"])
+def test_the_profiles_can_be_read(name):
+    profile = read_profile(name)
+    assert len(profile.grid.ratios) == 3
+    assert np.allclose(profile.grid.ratios, 0.057 * np.array([1 / 5, 1, 5]))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[grid]\npolicies = ['decaf']\n", "did you mean 'deccaf'"),
+        ("[grid]\npolicies = ['deccaf']\nratios = [0.0]\n", "cost ratios are positive"),
+        ("[grid]\npolicies = ['deccaf']\nseeds = [1, 1]\n", "stands twice"),
+        ("[grid]\npolicies = ['deccaf']\n[serch]\n", "[serch]: unknown key"),
+    ],
+)
+def test_a_bad_profile_is_named(text, message, tmp_path):
+    (tmp_path / "bad.toml").write_text(text)
+    with pytest.raises(ConfigError) as error:
+        read_profile(tmp_path / "bad.toml")
+    assert message in str(error.value)
+
+
+def test_unknown_names_get_a_hint():
+    with pytest.raises(ConfigError, match="did you mean 'quick'"):
+        read_profile("quik")
+    with pytest.raises(ConfigError, match="--capacities: capacities are numbered 0 to 4"):
+        SMALL.with_grid({"capacities": [9]})
+    with pytest.raises(ConfigError, match="one of them"):
+        Source(Path("a.csv"), Path("b.csv"))
+    with pytest.raises(ConfigError, match="expected an address"), cluster_of("nowhere", 1):
+        pass
