@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -75,12 +75,77 @@ class ModelTable(Table):
     seed: int = Field(0, ge=0)
 
 
+class MinutesTable(Table):
+    """`[constraints.minutes]`: cases take different minutes, and everybody has so many in a batch."""
+
+    capacity: dict[str, float] = Field(min_length=1)
+    minutes: float | str | None = None
+    """Minutes of a case: a number, a column of the cases, or left out, from the seconds of the log."""
+
+
+class ReviewersTable(Table):
+    """`[constraints.reviewers]`: several people see a case."""
+
+    count: int | str = 1
+    """A number from 1 to 3, or a column of the cases."""
+    up_to: int | None = None
+    """The plan may ask more people, up to this number, where that is worth their time."""
+    rule: Literal["majority", "first positive", "cost-optimal"] = "cost-optimal"
+    conflicts: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = []
+    """Pairs who may not share a case."""
+    one_of: list[str] | None = None
+    """Seniors: a case that several people see has at least one of them."""
+
+
+class BandTable(Table):
+    """`[[constraints.band]]`: groups of cases are treated alike, within a band."""
+
+    group: str
+    within: float = Field(ge=0)
+    measure: Literal["deferral", "fpr", "fnr"] = "deferral"
+    cut: list[float] = []
+    """Where a column of numbers is cut into groups."""
+
+
+class BalanceTable(Table):
+    """`[constraints.balance]`: everybody's mean expected loss lies within a band."""
+
+    within: float = Field(ge=0)
+    around: float | None = None
+
+
+class RandomTable(Table):
+    """`[constraints.random]`: a share of the cases goes to random people."""
+
+    share: float = Field(ge=0, le=1)
+    seed: int = Field(0, ge=0)
+
+
+class ConstraintsTable(Table):
+    """The `[constraints]` table: what a plan must grant beside everybody's limits."""
+
+    minutes: MinutesTable | None = None
+    reviewers: ReviewersTable | None = None
+    band: list[BandTable] = []
+    balance: BalanceTable | None = None
+    random: RandomTable | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the cases that it names."""
+        named = [band.group for band in self.band]
+        named += [self.minutes.minutes] if self.minutes and isinstance(self.minutes.minutes, str) else []
+        named += [self.reviewers.count] if self.reviewers and isinstance(self.reviewers.count, str) else []
+        return tuple(dict.fromkeys(named))
+
+
 class Config(Table):
     """All of a configuration file."""
 
     columns: Columns = Columns()
     costs: CostsTable
     model: ModelTable = ModelTable()
+    constraints: ConstraintsTable | None = None
 
     @classmethod
     def read(cls, path: str | Path) -> Config:

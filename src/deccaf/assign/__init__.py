@@ -17,7 +17,7 @@ no plan), `verify`, `general` (CP-SAT, LP).
 `random_quota`); `stream` routes one case at a time, with a `forecast` and `bids`.
 """
 
-from deccaf.assign.constrained import ConstrainedPlan, WishPrice, solve_constrained
+from deccaf.assign.constrained import ConstrainedPlan, WishPrice, grant_wishes, solve_constrained
 from deccaf.assign.forecast import Forecast
 from deccaf.assign.opinions import Opinions
 from deccaf.assign.problem import Assignment, AssignmentProblem
@@ -43,6 +43,7 @@ __all__ = [
     "Routed",
     "StreamAssigner",
     "WishPrice",
+    "grant_wishes",
     "solve",
     "solve_batches",
     "solve_constrained",

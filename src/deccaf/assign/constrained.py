@@ -68,12 +68,14 @@ class WishPrice:
 class ConstrainedPlan:
     """A plan, how far it can be from the best, and what each wish costs.
 
-    `maker` is the column of every case, or cases x reviewers (padded with -1) where wishes ask for several.
+    `maker` is the column of every case, or cases x reviewers (padded with -1) where wishes ask for several,
+    and `loss` what each case is expected to cost.
     No plan that grants the wishes costs less than `bound`. `prices[j]` is what one more unit of maker j's
     upper limit would save in the relaxation. `draw` tells the random quota.
     """
 
     maker: NDArray[np.int32]
+    loss: Floats
     objective: float
     bound: float
     prices: Floats
@@ -140,9 +142,20 @@ def solve_constrained(
     With `prices` the plan without each wish is solved too. Raises `CapacityError` with the smallest set of
     wishes that clash where there is no plan, `SolverError` where none was found in time.
     """
+    problem = AssignmentProblem.of(loss, upper, lower, eligible, name)
+    return grant_wishes(problem, wishes, time_limit, gap, prices)
+
+
+def grant_wishes(
+    problem: AssignmentProblem,
+    wishes: Sequence[Wish],
+    time_limit: float = 60.0,
+    gap: float = 1e-3,
+    prices: bool = True,
+) -> ConstrainedPlan:
+    """`solve_constrained` for inputs already checked."""
     if not time_limit > 0:
         raise ConfigError(f"time_limit: expected more than 0 seconds, got {time_limit}")
-    problem = AssignmentProblem.of(loss, upper, lower, eligible, name)
     names = [wish.name for wish in wishes]
     if len(set(names)) < len(names):
         raise ConfigError(
@@ -154,6 +167,7 @@ def solve_constrained(
     members = found.columns.members[found.plan.chosen]
     return ConstrainedPlan(
         maker=members[:, 0] if members.shape[1] == 1 else members,
+        loss=found.columns.cost[found.plan.chosen],
         objective=found.plan.objective,
         bound=found.plan.bound,
         prices=found.maker_prices(problem.shape[1]),

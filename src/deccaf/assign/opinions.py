@@ -7,7 +7,7 @@ hold, a second opinion is worth less than is computed here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal, get_args
 
@@ -60,6 +60,11 @@ class Opinions:
         machine = np.broadcast_to(says[:, None, None, :], (len(p), 1, p.shape[1], p.shape[1]))
         each = np.broadcast_to(np.asarray(review_cost, np.float64), (experts.shape[1],))
         return cls(p, np.concatenate([machine, experts], axis=1), costs, rule, np.append(0.0, each))
+
+    def take(self, rows: Ints) -> Opinions:
+        """Some of the cases."""
+        costs = self.costs if len(self.costs) == 1 else self.costs[rows]
+        return replace(self, p=self.p[rows], q=self.q[rows], costs=costs)
 
     def loss(self, case: Ints, members: NDArray[np.int32]) -> Floats:
         """Expected cost of giving each case to its members (-1: nobody), their time included."""

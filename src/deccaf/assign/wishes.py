@@ -83,7 +83,7 @@ class Reviewers:
 
     count: ArrayLike = 2
     opinions: Opinions | None = None
-    conflicts: Sequence[tuple[Any, Any]] = ()
+    conflicts: Sequence[Sequence[Any]] = ()
     one_of: Makers | None = None
     among: Makers | None = None
     up_to: int | None = None
@@ -93,9 +93,8 @@ class Reviewers:
         """The least number for every case."""
         count = np.broadcast_to(np.asarray(self.count), (problem.shape[0],))
         if not np.isin(count, (1, 2, 3)).all() or self.up_to not in (None, 1, 2, 3):
-            raise ConfigError(
-                f"{self.name}: a case can have 1, 2 or 3 reviewers, not {count} or {self.up_to}"
-            )
+            wrong = self.up_to if np.isin(count, (1, 2, 3)).all() else count.max()
+            raise ConfigError(f"{self.name}: a case can have 1, 2 or 3 reviewers, not {wrong}")
         return count.astype(np.int64)
 
     def sets(self, problem: AssignmentProblem, size: int) -> NDArray[np.int32]:

@@ -16,7 +16,9 @@ from deccaf.cli.check import check
 from deccaf.cli.common import err
 from deccaf.cli.demo import demo
 from deccaf.cli.fit import fit
+from deccaf.cli.serve import serve
 from deccaf.cli.simulate import simulate
+from deccaf.cli.stream import stream
 from deccaf.errors import DeccafError
 
 app = typer.Typer(
@@ -37,6 +39,8 @@ app.command()(fit)
 app.command()(assign)
 app.command()(explain)
 app.command()(backtest)
+app.command()(stream)
+app.command()(serve)
 app.add_typer(simulate, name="simulate")
 app.add_typer(bench, name="bench")
 

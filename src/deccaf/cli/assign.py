@@ -11,9 +11,12 @@ import pandas as pd
 import typer
 
 from deccaf.capacity import Capacity
-from deccaf.cli.common import JsonOption, KeyOption, read_key, say, show_table, steps
+from deccaf.cli.common import JsonOption, KeyOption, c_output_on_stderr, read_key, say, show_table, steps
+from deccaf.config import Config, ConstraintsTable
 from deccaf.errors import ConfigError
 from deccaf.files import read_frames
+from deccaf.schema import Columns
+from deccaf.tables import Cases
 
 if TYPE_CHECKING:
     from deccaf.system import DeCCaF, Plan
@@ -33,6 +36,9 @@ def assign(
         list[str] | None,
         typer.Option(help="Answer without writing: ann=+10, ann=-5 or ann=40 cases in every batch."),
     ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML with a [constraints] table that the plan must grant.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check the files.")] = False,
     time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds to plan one batch.")] = 60.0,
     key_file: KeyOption = None,
@@ -42,7 +48,8 @@ def assign(
 
     The plan is verified, then written whole or not at all. The summary says how many cases everybody gets,
     what the plan, the machine alone and random cases are expected to cost, what everybody's next case (and
-    hour, where the log had seconds) would save, and how many cases were close calls.
+    hour, where the log had seconds) would save, and how many cases were close calls. With [constraints], what
+    each wish costs.
     """
     from deccaf.system import DeCCaF
     from deccaf.system.intake import take_in
@@ -52,9 +59,16 @@ def assign(
         raise ConfigError(
             "--out: say where to write the plan, or use --what-if or --dry-run, which write nothing"
         )
+    wishes = None if config is None else Config.read(config).constraints
+    if wishes is not None and (what_if or dry_run):
+        raise ConfigError("--config: --what-if and --dry-run do not look at [constraints]; leave it out")
     with steps(3) as step:
         step("Reading the model and the roster")
         fitted, limits = DeCCaF.load(model, read_key(key_file)), Capacity.read(capacity)
+        if wishes is not None and out is not None:
+            step("Scoring and planning under constraints")
+            _assign_with_wishes(fitted, limits, cases, wishes, time_limit, out, as_json)
+            return
         step("Checking cases" if dry_run else "Scoring cases")
         frames = read_frames(cases, columns=_needed(fitted))
         waiting = take_in(fitted, frames, limits, score=not dry_run)
@@ -72,6 +86,31 @@ def assign(
         _answer(plan, waiting, limits, what_if, time_limit, fitted.seed, as_json)
         return
     _show(plan, as_json)
+    say(f"Plan: {out}")
+
+
+def _assign_with_wishes(
+    model: DeCCaF,
+    limits: Capacity,
+    path: Path,
+    wishes: ConstraintsTable,
+    time_limit: float,
+    out: Path,
+    as_json: bool,
+) -> None:
+    """Plan under [constraints], and show what each wish costs."""
+    roles = getattr(model, "columns_", Columns()).model_copy(update={"group": wishes.columns})
+    table = Cases.read(path, columns=roles, costs=model.costs_, schema=model.schema_)
+    with c_output_on_stderr():
+        plan = model.assign(table, limits, constraints=wishes, time_limit=time_limit)
+    plan.write(out)
+    prices = pd.DataFrame() if plan.wishes is None else plan.wishes
+    if as_json:
+        found = {**plan.summary.to_dict(), "wishes": json.loads(prices.to_json(orient="records"))}
+        print(json.dumps(found, indent=2))
+    else:
+        _show(plan, as_json=False)
+        show_table(prices, title="What each wish costs", as_json=False)
     say(f"Plan: {out}")
 
 

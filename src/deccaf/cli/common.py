@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -83,6 +84,24 @@ def warnings_said() -> Iterator[None]:
         yield
     for text in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, DeccafWarning)):
         say(f"note: {text}")
+
+
+@contextmanager
+def c_output_on_stderr() -> Iterator[None]:
+    """Send what C libraries print (HiGHS, now and then) to stderr, so that stdout holds data only."""
+    sys.stdout.flush()
+    try:
+        kept = os.dup(1)
+    except OSError:  # no stdout: nothing can go there
+        yield
+        return
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def say(message: str) -> None:

@@ -16,10 +16,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 import deccaf
+from deccaf.assign import Opinions
 from deccaf.capacity import Capacity
+from deccaf.config import ConstraintsTable
 from deccaf.costs import MACHINE, Costs
 from deccaf.errors import ConfigError, DataError, ModelFileError, did_you_mean, show
 from deccaf.schema import Columns, Schema
+from deccaf.system.constraints import Granter, needs_opinions, plan_with_wishes, read_constraints
 from deccaf.system.explain import Explanation, explain_case
 from deccaf.system.frames import CASE, Input, as_pandas, default_names, feature_frame, read_input, same_kind
 from deccaf.system.learned import METHODS, History, Learned, Scores, Settings, learn
@@ -191,12 +194,20 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         return np.array([MACHINE, *self.experts_], dtype=object)
 
     def assign(
-        self, X: Any, capacity: Capacity | Mapping[str, int], batch: Any = None, *, time_limit: float = 60.0
+        self,
+        X: Any,
+        capacity: Capacity | Mapping[str, int],
+        batch: Any = None,
+        *,
+        constraints: ConstraintsTable | Mapping[str, Any] | None = None,
+        time_limit: float = 60.0,
     ) -> Plan:
         """Say for every case who should decide it, within everyone's limits, at least expected cost.
 
         The roster may name people never seen (the team's average) and leave people out (they get nothing).
         `batch` names the batch of each case, whose limits the capacity must have; a `Cases` brings its own.
+        `constraints` are wishes beside the limits, as a `[constraints]` table has them; `plan.wishes` tells
+        what each costs.
         """
         table = self._read(X)
         limits = capacity if isinstance(capacity, Capacity) else Capacity.of(capacity)
@@ -206,7 +217,14 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         scored = self.scored(table, experts)
         scored = replace(scored, notes=(*roster_notes(self.experts_, limits), *scored.notes))
         pace = getattr(self, "pace_", {})
-        plan = make_plan(scored, limits, batches, pace=pace, time_limit=time_limit, seed=self.seed)
+        if constraints is None:
+            plan = make_plan(scored, limits, batches, pace=pace, time_limit=time_limit, seed=self.seed)
+        else:
+            wanted = read_constraints(constraints)
+            opinions = self._opinions(table, experts) if needs_opinions(wanted) else None
+            columns = pd.concat([X.groups, X.features], axis=1) if isinstance(X, Cases) else table.frame
+            granter = Granter(wanted, columns, scored.makers, opinions, pace, time_limit)
+            plan = plan_with_wishes(granter, scored, limits, batches, self.seed)
         shown = plan.table.set_axis(table.frame.index)
         return replace(plan, table=same_kind(shown, table.given))
 
@@ -330,6 +348,18 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
             costs = self.costs_.array(table.amounts.iloc[part])
             if len(features):
                 yield part, self.learned_.score(features, experts, costs, review)
+
+    def _opinions(self, table: Input, experts: Sequence[str]) -> Opinions:
+        """What everyone would say on every case, which rules for several opinions need."""
+        if self.method != "deccaf" or self.learned_.decisions is None:
+            raise ConfigError(
+                f"constraints: reviewers and bands of fpr or fnr need method 'deccaf' and decisions to learn"
+                f" from; this model has method {self.method!r} and {len(self.experts_)} experts"
+            )
+        features = feature_frame(table, self.schema_)
+        q = self.learned_.decisions.predict(features, experts)
+        p = self.learned_.classifier.predict(features)
+        return Opinions.of(p, q, self.costs_.array(table.amounts), review_cost=self._review_costs(experts))
 
     def _review_costs(self, experts: Sequence[str]) -> Array:
         if not isinstance(self.review_cost, Mapping):

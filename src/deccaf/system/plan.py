@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -105,6 +105,8 @@ class Plan:
     """The table as pandas, with `case_id`, as a plan file has it."""
     batch: NDArray[Any] = field(repr=False)
     """The batch of each case, by name."""
+    wishes: pd.DataFrame | None = field(default=None, repr=False)
+    """With constraints: one row per batch and wish, with what it costs and which part of it binds."""
 
     def about(self, case: Any) -> tuple[str, dict[str, float]]:
         """Who decides a case, and the prices of its batch by maker."""
@@ -127,13 +129,20 @@ def make_plan(
     pace: Mapping[str, float] | None = None,
     time_limit: float = 60.0,
     seed: int = 0,
+    solver: Callable[[AssignmentProblem, Ints], Assignment] | None = None,
 ) -> Plan:
-    """The plan of least total loss within everyone's limits, verified; `pace` is cases per hour."""
+    """The plan of least total loss within everyone's limits, verified; `pace` is cases per hour.
+
+    Another `solver` takes each batch's problem and the positions of its cases.
+    """
     rows = _rows_by_batch(batch, len(scored.ids))
     problems = {name: _problem(scored, capacity, name, where) for name, where in rows.items()}
-    found = solve_batches(list(problems.values()), time_limit=time_limit, seed=seed, n_jobs=1)
+    if solver is not None:
+        found = [solver(problems[name], where) for name, where in rows.items()]
+    else:
+        found = solve_batches(list(problems.values()), time_limit=time_limit, seed=seed, n_jobs=1)
     solved = dict(zip(rows, found, strict=True))
-    for name, problem in problems.items():
+    for name, problem in problems.items() if solver is None else ():
         verify(problem, solved[name])
     maker = np.empty(len(scored.ids), np.int64)
     second, margin = np.empty(len(maker), np.int64), np.empty(len(maker))

@@ -1,0 +1,208 @@
+"""`deccaf stream`: cases as lines of JSON on stdin, assignments as lines of JSON on stdout, at once."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+
+from deccaf.assign import Forecast, Routed, StreamAssigner
+from deccaf.capacity import ONE_BATCH, Capacity
+from deccaf.cli.common import KeyOption, read_key, say
+from deccaf.costs import MACHINE
+from deccaf.errors import CapacityError, ConfigError, DataError, DeccafError
+from deccaf.files import read_frame, write_text
+
+if TYPE_CHECKING:
+    from deccaf.system import DeCCaF
+
+Answer = dict[str, Any]
+Score = Callable[[Answer], tuple[list[float], Any]]
+
+
+def stream(
+    capacity: Annotated[Path, typer.Option(help="Roster of the day: expert_id, upper, optional lower.")],
+    model: Annotated[
+        Path | None, typer.Option(help="Model file; without it every line brings its losses.")
+    ] = None,
+    forecast: Annotated[
+        Path | None, typer.Option(help="Past cases in order of arrival; `batch` tells the days apart.")
+    ] = None,
+    arrivals: Annotated[float | None, typer.Option(min=0, help="Cases expected today.")] = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Exactly so many arrive: lower limits hold.")
+    ] = False,
+    state: Annotated[
+        Path | None, typer.Option(help="File to go on from and to leave the state of the day in.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same assignments.")] = 0,
+    key_file: KeyOption = None,
+) -> None:
+    """Route cases the moment they arrive, within everyone's limits for the day.
+
+    Every line in gives one line out. A case is {"case_id": "a17", ...} with its features, or without a model
+    {"case_id": "a17", "loss": {"machine": 0.2, "ann": 0.1}}; `at` is the time, from 0 to 1 of the day. Also
+    {"absent": "ann"}, {"change": {"ann": 20}} and {"hand_back": "a17"}. A line that cannot be used is
+    answered with an error and changes nothing; the exit code is then 3.
+    """
+    fitted = _load(model, key_file)
+    desk = _restored(state) or _opened(fitted, Capacity.read(capacity), forecast, arrivals, exact, seed)
+    failed = 0
+    try:
+        for answer in answers(desk, sys.stdin, _scores(fitted, desk.makers)):
+            failed += "error" in answer
+            print(json.dumps(answer), flush=True)
+    finally:  # what was routed was routed, whatever ended the day
+        if state is not None:
+            write_text(json.dumps(desk.to_dict(), allow_nan=False), state)
+    _report(desk)
+    if failed:
+        raise typer.Exit(DataError.exit_code)
+
+
+def answers(desk: StreamAssigner, lines: Iterable[str], score: Score) -> Iterator[Answer]:
+    """One answer for every line that is not empty."""
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            found = json.loads(line)
+            if not isinstance(found, dict):
+                raise DataError("expected an object of JSON")
+            yield _answer(desk, found, score)
+        except (DeccafError, ValueError) as error:
+            yield {"line": number, "error": str(error)}
+
+
+def _answer(desk: StreamAssigner, line: Answer, score: Score) -> Answer:
+    if "absent" in line:
+        desk.absent(str(line["absent"]))
+        return {"absent": line["absent"]}
+    if "change" in line:
+        if not isinstance(line["change"], dict):
+            raise DataError('change: expected {"change": {"ann": 20}}')
+        desk.change(line["change"])
+        return {"change": line["change"]}
+    if "hand_back" in line:
+        case = str(line["hand_back"])
+        return _routed(case, desk.hand_back(case), None)
+    if "case_id" not in line:
+        raise DataError("case_id: missing; a line is a case, or absent, change or hand_back")
+    case, at = str(line["case_id"]), line.get("at")
+    if at is not None and not isinstance(at, int | float):
+        raise DataError(f"at: expected a number from 0 to 1, got {at!r}")
+    loss, says = score(line)
+    return _routed(case, desk.route(loss, case, at), says)
+
+
+def _routed(case: str, went: Routed, says: Any) -> Answer:
+    answer = {"case_id": case, "maker": went.maker, "expected_loss": went.loss, "price": went.price}
+    if went.maker == MACHINE and says is not None:
+        answer["decision"] = says
+    return answer
+
+
+def _scores(model: DeCCaF | None, makers: tuple[str, ...]) -> Score:
+    """How a line becomes a row of losses."""
+    if model is None:
+        return lambda line: (_given_losses(line, makers), None)
+    experts = [name for name in makers if name != MACHINE]
+
+    def score(line: Answer) -> tuple[list[float], Any]:
+        if "loss" in line:
+            return _given_losses(line, makers), None
+        found = model.scored(pd.DataFrame([line]), experts)
+        by_name = dict(zip(found.makers, found.objective[0].tolist(), strict=True))
+        return [by_name[name] for name in makers], found.classes[int(found.says[0])]
+
+    return score
+
+
+def _given_losses(line: Answer, makers: tuple[str, ...]) -> list[float]:
+    """Losses by maker; who is not named may not get the case."""
+    given = line.get("loss")
+    if not isinstance(given, dict):
+        raise DataError(
+            'loss: expected {"loss": {"machine": 0.2, "ann": 0.1}}; without a model a case needs it'
+        )
+    stray = [name for name in given if name not in makers]
+    if stray:
+        raise DataError(f"loss: {stray[0]!r} is not on the roster")
+    if not all(isinstance(value, int | float) for value in given.values()):
+        raise DataError("loss: expected numbers")
+    return [float(given.get(name, np.inf)) for name in makers]
+
+
+def _load(path: Path | None, key_file: Path | None) -> DeCCaF | None:
+    if path is None:
+        return None
+    from deccaf.system import DeCCaF
+
+    return DeCCaF.load(path, read_key(key_file))
+
+
+def _restored(path: Path | None) -> StreamAssigner | None:
+    """The day as it was left, if there is such a file."""
+    if path is None or not path.exists():
+        return None
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: is no state of a stream: {error}") from error
+    return StreamAssigner.from_dict(data)
+
+
+def _opened(
+    model: DeCCaF | None,
+    roster: Capacity,
+    past: Path | None,
+    arrivals: float | None,
+    exact: bool,
+    seed: int,
+) -> StreamAssigner:
+    """A new day."""
+    if roster.batches != (ONE_BATCH,):
+        raise CapacityError(
+            f"the roster has {len(roster.batches)} batches; a stream is one day, without batches"
+        )
+    if exact and arrivals is None:
+        raise ConfigError("--exact: say with --arrivals how many cases arrive")
+    makers = list(roster.makers)
+    rows = np.empty((0, len(makers)))
+    at = None
+    if past is not None:
+        if model is None:
+            raise ConfigError("--forecast: past cases need --model to be scored")
+        rows, days = _past_losses(model, past, makers)
+        if days is not None:
+            mixed = Forecast.of_days([rows[days == day] for day in np.unique(days)])
+            rows, at, arrivals = mixed.loss, mixed.at, mixed.arrivals if arrivals is None else arrivals
+    known = Forecast.of(rows, arrivals, at, exact)
+    upper, lower = (table.loc[ONE_BATCH].to_numpy(np.float64) for table in (roster.upper, roster.lower))
+    return StreamAssigner(makers, upper, lower, known, seed)
+
+
+def _past_losses(model: DeCCaF, path: Path, makers: list[str]) -> tuple[Any, Any]:
+    """Scored past cases, and the day of each where the file has a batch column."""
+    frame = read_frame(path)
+    found = model.scored(frame, [name for name in makers if name != MACHINE])
+    order = [found.makers.index(name) for name in makers]
+    return found.objective[:, order], pd.factorize(frame["batch"])[0] if "batch" in frame else None
+
+
+def _report(desk: StreamAssigner) -> None:
+    if not desk.used.sum():
+        say("no cases")
+        return
+    found = desk.regret()
+    used = ", ".join(f"{name} {count}" for name, count in zip(desk.makers, desk.used, strict=True))
+    say(
+        f"{desk.used.sum()} cases, expected cost {found.cost:.4f}: {found.share:.2%} above the best plan in"
+        f" hindsight (greedy routing: {found.greedy_share:.2%}); {used}"
+    )
