@@ -41,6 +41,7 @@ SMALL = Profile.model_validate(
             "capacities": [0, 1],
             "policies": POLICIES,
         },
+        "search": {"classifier": 2, "expertise": 2, "shortlist": 1},
         "team": {"size": 3},
     }
 )

@@ -57,7 +57,7 @@ def costs(intervals: pd.DataFrame, policies: Sequence[str], title: str) -> Figur
         axes.margins(x=0.16)
         axes.grid(visible=False, axis="y")
         axes.tick_params(labelsize=7)
-    figure.supxlabel("Expected cost of errors per 100 cases (a missed fraud costs 1)", fontsize=9, color=INK)
+    _below(grid, "Expected cost per 100 cases")
     return figure
 
 
@@ -113,8 +113,8 @@ def training_data(intervals: pd.DataFrame, policies: Sequence[str], title: str) 
         axes.set_xticks(sorted(part["train_share"].unique()))
     handles, labels = grid[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False, fontsize=9)
-    figure.supxlabel("Share of the past cases that were learned from", fontsize=9, color=INK)
-    figure.supylabel("Expected cost per 100 cases", fontsize=9, color=INK)
+    _below(grid, "Share of the past learned from")
+    _beside(grid, "Expected cost per 100 cases")
     return figure
 
 
@@ -141,8 +141,8 @@ def rates(teams: Mapping[_Scenario, tuple[pd.DataFrame, Mapping[str, float]]], t
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     handles, labels = grid[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-    figure.supxlabel("False-negative rate", fontsize=9, color=INK)
-    figure.supylabel("False-positive rate", fontsize=9, color=INK)
+    _below(grid, "False-negative rate")
+    _beside(grid, "False-positive rate")
     return figure
 
 
@@ -203,7 +203,7 @@ def gaps(table: pd.DataFrame, title: str) -> Figure:
         axes.grid(visible=False, axis="y")
     handles, labels = grid[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-    figure.supxlabel("Cost per 100 cases above the best decision without limits", fontsize=9, color=INK)
+    _below(grid, "Cost per 100 above the best without limits")
     return figure
 
 
@@ -211,11 +211,24 @@ def _panels(count: int, title: str, *, height: float) -> tuple[Figure, NDArray[A
     """Small multiples, three in a row."""
     columns = min(max(count, 1), 3)
     rows = -(-max(count, 1) // columns)
-    figure = Figure(figsize=(3.6 * columns + 0.8, height * rows + 1.0), layout="constrained")
+    figure = Figure(figsize=(max(3.6 * columns + 0.8, 7.2), height * rows + 1.0), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False)
     for axes in grid.flat[count:]:
         axes.set_visible(False)
     return _titled(figure, title), grid.flat[:count] if count else grid.flat[:1]
+
+
+def _below(grid: NDArray[Any], label: str) -> None:
+    """Say what the x axes show, under the last row of panels."""
+    columns = min(len(grid), 3)
+    for axes in grid[-columns:]:
+        axes.set_xlabel(label, fontsize=8, wrap=True)
+
+
+def _beside(grid: NDArray[Any], label: str) -> None:
+    """Say what the y axes show, beside the first panel of each row."""
+    for axes in grid[:: min(len(grid), 3)]:
+        axes.set_ylabel(label, fontsize=8)
 
 
 def _titled(figure: Figure, title: str) -> Figure:

@@ -98,7 +98,7 @@ def _costs(results: pd.DataFrame) -> Iterable[Section]:
     text = "Expected cost of errors per 100 cases, with the 95 % interval over the variations."
     title = "Cost per 100 cases, by who decides"
     if not saved.empty:
-        title = f"deccaf costs {saved.iloc[-1]['saved_paper']:.0%} less than the paper's DeCCaF"
+        title = f"deccaf costs {saved.iloc[-1]['saved_paper']:.1%} less than the paper's DeCCaF"
     shown = [name for name in order if name not in {"machine", "hem-greedy"}]
     drawn = tables.cost_column(results) == "cost_per_100"
     yield Section(
@@ -210,9 +210,7 @@ def _gaps(results: pd.DataFrame) -> Iterable[Section]:
         title="Where the rest is lost: model, solver, capacity",
         text=text,
         table=shown,
-        pictures={
-            "gaps": pictures.gaps(table, "What is lost to the model, to a greedy solver, and to limits")
-        },
+        pictures={"gaps": pictures.gaps(table, "What the model, a greedy solver and the limits cost")},
         note="solver: greedy against exact with the same model. model: the exact plan against the oracle's. "
         "capacity: the oracle within limits against the oracle without them.",
         name="gaps",

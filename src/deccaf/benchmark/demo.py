@@ -1,4 +1,4 @@
-"""The demo: the main job on embedded data, small enough to watch and whole enough to believe."""
+"""The demo: the benchmark on one small scenario, and a month of daily plans with what it learned."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ from pathlib import Path
 
 import pandas as pd
 
-from deccaf.benchmark import figures
+from deccaf.benchmark.bench_report import bench_sections
+from deccaf.benchmark.cells import beliefs
 from deccaf.benchmark.first_plan import MonthOfPlans, plan_month, plan_sections
-from deccaf.benchmark.report import Report, Section
-from deccaf.benchmark.team_report import TeamStudy, study_team, team_sections
+from deccaf.benchmark.profile import GridTable, Profile, TeamTable, WorldTable
+from deccaf.benchmark.report import Report
+from deccaf.benchmark.runner import Scenario, run_benchmark
+from deccaf.benchmark.store import Store
+from deccaf.benchmark.tables import closed
+from deccaf.benchmark.world import Source, settings
 from deccaf.costs import Costs
-from deccaf.schema import Columns
-from deccaf.simulate import (
-    AlertSets,
-    SyntheticTeam,
-    build_alert_sets,
-    generate_applications,
-    paper_group,
-    threshold_cost,
-)
-from deccaf.tables import Cases
 
 STEPS = 5
-RATES = (0.05, 0.15)
+RATE, RATIO, SEED = 0.05, 0.057, 0
+POLICIES = [
+    "full-rejection", "only-classifier", "random", "ova", "ova-optimal", "deccaf-paper", "deccaf", "oracle",
+    "oracle-without-limits",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -36,87 +35,55 @@ class Demo:
     page: Path
 
 
-def run_demo(out: Path, *, rows: int, seed: int, step: Callable[[str], None]) -> Demo:
-    """Generate applications, raise alerts, write the report; `step` hears what is being done."""
-    step("Generating applications")
-    applications = generate_applications(rows, seed=seed)
-    step("Training the alert model, raising alerts")
-    alerts = build_alert_sets(applications, RATES, seed=seed)
-    table = alerts.months[RATES[0]]
-    step("Simulating a team of nine analysts")
-    costs = Costs.binary(false_positive=alerts.cost_ratio(RATES[0]), false_negative=1.0)
-    columns = Columns(label="fraud_bool", time="month")
-    cases = Cases.from_frame(alerts.sets[RATES[0]], columns=columns, costs=costs)
-    study = _team_on(cases, costs, seed)
-    step("Learning from months 3-6, planning every day of month 7")
-    plans = plan_month(cases.between(stop=7), cases.between(start=7), study.team, costs, seed)
+def run_demo(out: Path, *, rows: int, seed: int, jobs: int, step: Callable[[str], None]) -> Demo:
+    """Generate, raise alerts, learn, decide, compare, plan; `step` hears what is being done."""
+    profile = Profile(
+        world=WorldTable(rows=rows, seed=seed),
+        grid=GridTable(
+            alert_rates=[RATE], ratios=[RATIO], seeds=[SEED], capacities=[0, 1], policies=POLICIES
+        ),
+        team=TeamTable(seed=seed),
+    )
+    store, learning = Store(out / "run" / f"rows-{rows}_seed-{seed}"), False
+
+    def progress(done: float, total: float, what: str) -> None:
+        nonlocal learning
+        if not learning:
+            step("Learning from months 3-6, deciding month 7")
+        learning = True
+
+    results = run_benchmark(profile, store.folder, jobs=jobs, say=step, progress=progress)
+    step("Planning every day of month 7")
+    plans = _plans(store, profile, seed)
     step("Writing the report")
     report = Report(
         title="A review team's problem, in one page",
-        lead=f"{rows:,} bank-account applications over eight months, {applications['fraud_bool'].mean():.1%} "
-        "of them fraud. An alert model screens them; what it flags must be reviewed. All data is generated.",
-        figures=_headline(table, plans),
-        sections=(
-            *plan_sections(plans),
-            _alerts_section(table),
-            _roc_section(alerts),
-            *team_sections(study),
-        ),
-        footer=f"deccaf demo, {rows:,} applications, seed {seed}. The same command gives the same page.",
+        lead=f"{rows:,} bank-account applications over eight months. An alert model screens them; what it "
+        "flags must be reviewed by nine analysts and a machine. All data is generated.",
+        figures=_headline(plans, results),
+        sections=(*plan_sections(plans), *bench_sections(store, results)),
+        footer=f"deccaf demo, {rows:,} applications, seed {seed}. The same command gives the same figures, "
+        "but for times.",
     )
     found = plans.costs.rename_axis("who decides").rename("expected cost per 100 cases")
     return Demo(found.reset_index(), report.write(out))
 
 
-def _team_on(cases: Cases, costs: Costs, seed: int) -> TeamStudy:
-    """The paper's nine analysts, fitted on month 6 and deciding the alerts of all months."""
-    fit = cases.between(6, 7)
-    best = threshold_cost(fit, costs)
-    team = SyntheticTeam.sample([paper_group()], fit, costs, seed, classifier_cost=best)
-    return study_team(
-        team, cases, costs, seed, fit=fit, classifier_cost=best, classifier="the best threshold on the score"
-    )
+def _plans(store: Store, profile: Profile, seed: int) -> MonthOfPlans:
+    """A plan for each day of the test month, with what the benchmark has learned."""
+    setting = settings(store, profile, Source(), lambda _: None)[RATE]
+    where, costs, crew = Scenario(RATE, RATIO, 1.0), Costs.binary(RATIO), setting.crew(RATIO, SEED)
+    folders = {"cases": where.cases, "paper": where.paper, "experts": where.experts(SEED)}
+    kept = {name: store.table(key, "predictions") for name, key in folders.items()}
+    return plan_month(setting.scene().test, crew.team, beliefs(crew, costs, kept), costs, seed)
 
 
-def _headline(table: pd.DataFrame, plans: MonthOfPlans) -> tuple[tuple[str, str], ...]:
-    alerts = table["alerts"].sum()
+def _headline(plans: MonthOfPlans, results: pd.DataFrame) -> tuple[tuple[str, str], ...]:
     saved = 1 - plans.costs["deccaf"] / plans.costs["analysts at random"]
+    gap = closed(results).iloc[-1]
     return (
-        (f"{alerts:,.0f}", "alerts to review in five months"),
-        (f"{(table['alerts'] * table['fraud_share']).sum() / alerts:.1%}", "of the alerts are fraud"),
+        (f"{results['n'].iloc[0]:,}", "alerts to review in month 7"),
         (f"{saved:.0%}", "less cost of errors than with random cases for analysts"),
-    )
-
-
-def _alerts_section(table: pd.DataFrame) -> Section:
-    shown = pd.DataFrame(
-        {
-            "Month": table.index,
-            "Applications": table["applications"].map("{:,}".format),
-            "Alerts": table["alerts"].map("{:,}".format),
-            "Honest applicants alerted": table["fpr"].map("{:.2%}".format),
-            "Fraud caught": table["tpr"].map("{:.1%}".format),
-            "Fraud among alerts": table["fraud_share"].map("{:.1%}".format),
-        }
-    )
-    return Section(
-        title="The alerts of each month",
-        text="Most alerts are honest applicants. Rejecting them all would catch the fraud and lose the "
-        "customers; reviewing them all takes more hours than the team has.",
-        table=shown,
-        pictures={"alerts-by-month": figures.alerts_by_month(table)},
-        note="The threshold is set on month 3; later months drift away from it.",
-    )
-
-
-def _roc_section(alerts: AlertSets) -> Section:
-    rate = RATES[0]
-    curve, threshold = alerts.roc, alerts.thresholds[rate]
-    marked = {f"the {name:.0%} threshold": curve.at(level) for name, level in alerts.thresholds.items()}
-    return Section(
-        title="How good the alert model is",
-        text=f"The threshold {threshold:.4f} alerts {rate:.0%} of the honest applicants of month 3. Whoever "
-        f"chooses it says that a lost customer costs {alerts.cost_ratio(rate):.3f} of a missed fraud: that "
-        "is the price ratio which decides, from here on, who should look at which case.",
-        pictures={"alert-model-roc": figures.roc(curve.fpr, curve.tpr, marked, "months 3-7")},
+        (f"{gap['saved_paper']:.0%}", "less than the paper's method where loads are fixed"),
+        (f"{gap['closed']:.0%}", "of the gap to knowing every expert closed"),
     )

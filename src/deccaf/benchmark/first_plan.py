@@ -1,4 +1,4 @@
-"""A month of a review desk: learn from the past, plan every day, compare with what one would do otherwise."""
+"""A month of a review desk: plan every day, compare with what one would do otherwise."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from deccaf.assign import Assignment, AssignmentProblem, solve_batches, verify
 from deccaf.benchmark import figures
 from deccaf.benchmark.report import Section
 from deccaf.capacity import Capacity
-from deccaf.costs import MACHINE, Costs, expected_loss, machine_losses
+from deccaf.costs import MACHINE, Costs
 from deccaf.errors import DataError
-from deccaf.models.classifier import CaseClassifier
-from deccaf.models.decisions import DecisionModel
-from deccaf.simulate import SyntheticTeam, random_history
+from deccaf.policies import Beliefs
+from deccaf.simulate import SyntheticTeam
 from deccaf.simulate.testbed import batches_by_size
-from deccaf.tables import Cases, Decisions
+from deccaf.tables import Cases
 
 Array = NDArray[np.float64]
 
@@ -42,30 +41,24 @@ class MonthOfPlans:
     days: int
 
 
-def plan_month(past: Cases, month: Cases, team: SyntheticTeam, costs: Costs, seed: int) -> MonthOfPlans:
-    """Learn from one random analyst's decision per past case; plan each day of the month."""
-    log = Decisions.from_frame(random_history(team, past, seed), cases=past, classes=costs.classes)
-    where = past.positions(log.case)
-    classifier = CaseClassifier(seed=seed).fit(past.features, _label(past), time=past.time)
-    model = DecisionModel(seed=seed).fit(
-        past.features.iloc[where],
-        _label(past)[where],
-        log.expert,
-        log.decision,
-        time=None if past.time is None else past.time.iloc[where],
-    )
-    p = classifier.predict(month.features)
-    loss = expected_loss(p, model.predict(month.features, team.experts), costs.array())
+def plan_month(
+    month: Cases, team: SyntheticTeam | None, known: Beliefs, costs: Costs, seed: int
+) -> MonthOfPlans:
+    """Plan each day of the month with what models believe of its cases; price the plans with the truth."""
+    if team is None:
+        raise DataError("a month of plans needs a simulated team: only its true chances of error are known")
     days = [np.flatnonzero(rows) for rows in _days(month)]
-    plans = _daily_plans(loss, days, team, seed)
-    says = machine_losses(p, costs.array()).argmin(axis=1)
-    truth = true_costs(month, team, costs, says)
+    says, paper = known.machine_says(), known.method("hem")
+    plans = _daily_plans(known.loss(known.q), days, team, seed)
+    of_paper = _daily_plans(paper.loss(), days, team, seed)
+    truth, paper_truth = (true_costs(month, team, costs, m) for m in (says, paper.p.argmax(axis=1)))
     planned, anyone = _together([plan.maker for plan in plans], days), _at_random(days, team, seed)
     case = np.arange(len(month))
     by_policy = {
         "everything rejected": costs.array()[0][_label(month), -1].mean(),
         "the machine alone": truth[:, 0].mean(),
         "analysts at random": truth[case, anyone].mean(),
+        "the paper's DeCCaF": paper_truth[case, _together([plan.maker for plan in of_paper], days)].mean(),
         "deccaf": truth[case, planned].mean(),
     }
     makers = pd.DataFrame(

@@ -174,7 +174,10 @@ def _alert_model(store: Store) -> Iterable[Section]:
             text=f"The threshold {report['threshold']:.4f} says that a false alarm costs "
             f"{report['cost_ratio']:.4f} of a missed fraud.",
             table=_months(months),
-            pictures={f"alert-model-{rate:g}": figures.roc(fpr, tpr, marked, span)},
+            pictures={
+                f"alerts-by-month-{rate:g}": figures.alerts_by_month(months.set_index("month")),
+                f"alert-model-{rate:g}": figures.roc(fpr, tpr, marked, span),
+            },
             note="The paper's model: recall 57.9 % in validation and 52.1 % in deployment at 5 %.",
             name=f"alerts-{rate:g}",
         )
