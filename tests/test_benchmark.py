@@ -23,7 +23,8 @@ from deccaf.benchmark.scene import Setting
 from deccaf.benchmark.store import Store
 from deccaf.benchmark.world import Source
 from deccaf.errors import ConfigError, DataError
-from deccaf.policies import Decided
+from deccaf.policies import POLICIES as POLICIES_BY_NAME
+from deccaf.policies import Decided, policy
 from deccaf.schema import Columns
 from deccaf.simulate import generate_applications
 from deccaf.simulate.alerts import build_alert_sets
@@ -108,10 +109,22 @@ def test_what_is_half_done_counts_for_nothing(finished, tmp_path):
     same(table, run_benchmark(SMALL, copy))
 
 
-def test_another_policy_is_added_and_other_settings_are_refused(finished, tmp_path):
+def test_a_policy_of_ones_own_is_added_in_other_processes_too(finished):
+    @policy("test-machine-only")
+    def mine(beliefs, room, seed):
+        return Decided(np.zeros(len(beliefs), np.int64), beliefs.machine_says())
+
+    try:
+        more = SMALL.with_grid({"policies": [*POLICIES, "test-machine-only", "machine"]})
+        found = run_benchmark(more, finished[0], jobs=2)
+    finally:
+        del POLICIES_BY_NAME["test-machine-only"]
+    cost = found.groupby("policy")["cost_per_100"].mean()
+    assert cost["test-machine-only"] == cost["machine"]
+
+
+def test_other_settings_are_refused(finished):
     folder, _ = finished
-    more = SMALL.with_grid({"policies": [*POLICIES, "hem-greedy"]})
-    assert set(run_benchmark(more, folder)["policy"]) == {*POLICIES, "hem-greedy"}
     with pytest.raises(ConfigError, match="holds a run with another team"):
         run_benchmark(SMALL.with_team({"size": 4}), folder)
 

@@ -14,7 +14,7 @@ from deccaf.benchmark.fitting import predictions, two_classes
 from deccaf.benchmark.scene import Crew, Scene, Setting
 from deccaf.benchmark.store import Found
 from deccaf.costs import MACHINE, Costs
-from deccaf.policies import Beliefs, Correctness, Decided, Room, find
+from deccaf.policies import Beliefs, Correctness, Decided, Registered, Room
 from deccaf.simulate.testbed import PAPER_SETTINGS, paper_capacity
 
 Array = NDArray[np.float64]
@@ -25,7 +25,7 @@ def run_cells(
     ratio: float,
     seed: int,
     keys: Mapping[int, str],
-    policies: Sequence[str],
+    policies: Sequence[Registered],
     kept: dict[str, pd.DataFrame],
 ) -> dict[str, Found]:
     """The cells of one history: for each capacity the outcome of each policy, under the key that it has.
@@ -34,14 +34,14 @@ def run_cells(
     """
     scene, crew = setting.scene(), setting.crew(ratio, seed)
     known = beliefs(crew, Costs.binary(ratio), kept)
-    able = [name for name in policies if _can(name, known)]
+    able = [policy for policy in policies if _can(policy, known)]
     found = {}
     for capacity, key in keys.items():
         room = _room(capacity, len(scene.test), crew)
         outcomes, prices, loads = [], {}, {}
-        for name in able:
-            started = time.perf_counter()
-            decided = find(name).decide(known, room, 1000 * seed + capacity)
+        for policy in able:
+            name, started = policy.name, time.perf_counter()
+            decided = policy.decide(known, room, 1000 * seed + capacity)
             seconds = time.perf_counter() - started
             outcomes.append(
                 {"policy": name, **outcome(decided, scene, crew, ratio), "assign_seconds": seconds}
@@ -49,10 +49,16 @@ def run_cells(
             loads[name] = np.bincount(decided.maker, minlength=len(known.makers)).tolist()
             if decided.plan is not None:
                 prices[name] = decided.plan.prices.tolist()
+        asked = [policy.name for policy in policies]
         found[key] = Found(
-            {"asked": list(policies), "outcomes": outcomes, "makers": known.makers, "loads": loads,
-             "prices": prices}
-        )  # fmt: skip
+            {
+                "asked": asked,
+                "outcomes": outcomes,
+                "makers": known.makers,
+                "loads": loads,
+                "prices": prices,
+            }
+        )
     return found
 
 
@@ -100,9 +106,9 @@ def outcome(decided: Decided, scene: Scene, crew: Crew, ratio: float) -> dict[st
     return {**found, "expected_cost_per_100": expected}
 
 
-def _can(name: str, known: Beliefs) -> bool:
+def _can(policy: Registered, known: Beliefs) -> bool:
     """Whether all that the policy needs is known; the true chances of a third party's people are not."""
-    return "true_q" not in find(name).needs or known.true_q is not None
+    return "true_q" not in policy.needs or known.true_q is not None
 
 
 def _room(capacity: int, cases: int, crew: Crew) -> Room:

@@ -32,6 +32,7 @@ from deccaf.benchmark.scene import Setting
 from deccaf.benchmark.search import Wanted, run_search, wanted
 from deccaf.benchmark.store import Found, Store
 from deccaf.benchmark.world import Source, build_world, settings
+from deccaf.policies import find
 
 Progress = Callable[[float, float, str], None]
 """Called after each piece of work with (done, all, what it was), in expected seconds."""
@@ -277,8 +278,9 @@ class Bench:
             folders = {"cases": s.cases, "paper": s.paper, "experts": s.experts(seed)}
             kept = {name: self.store.table(key, "predictions") for name, key in folders.items()}
             keys = {capacity: s.cell(seed, capacity) for capacity in capacities}
-            setting = self.settings[s.rate]
-            return Call(run_cells, (setting, s.ratio, seed, keys, self.profile.grid.policies, kept))
+            # The policies themselves, not their names: a worker knows only those that deccaf registers.
+            policies = [find(name) for name in self.profile.grid.policies]
+            return Call(run_cells, (self.settings[s.rate], s.ratio, seed, keys, policies, kept))
 
         return prepare
 
