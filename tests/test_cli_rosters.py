@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 from deccaf import ConfigError, DataError, DeCCaF
 from deccaf.cli import main
-from deccaf.config import ConstraintsTable
+from deccaf.config import Config, ConstraintsTable
 from models_world import make_world
 
 WISHES = """
@@ -33,6 +34,10 @@ conflicts = [["e0", "e1"]]
 group = "branch"
 measure = "fpr"
 within = 0.02
+
+[[constraints.band]]
+group = "kind"
+within = 0.9
 
 [[constraints.band]]
 group = "work"
@@ -115,6 +120,7 @@ def test_a_plan_grants_the_wishes_of_the_configuration(files: Path, run, tmp_pat
         "handling minutes",
         "reviewers",
         "fpr by branch",
+        "deferral by kind",
         "deferral by work",
         "balance",
         "random quota",
@@ -222,6 +228,15 @@ def test_the_columns_that_constraints_name() -> None:
         {"minutes": {"capacity": {"a": 1.0}, "minutes": "work"}, "band": [{"group": "g", "within": 0.1}]}
     )
     assert table.columns == ("g", "work")
+
+
+def test_the_configuration_in_the_documents_can_be_read(tmp_path: Path) -> None:
+    page = Path(__file__).parents[1] / "docs" / "rosters.md"
+    (block,) = re.findall(r"```toml\n(.*?)```", page.read_text(), re.S)
+    (tmp_path / "deccaf.toml").write_text(block)
+    found = Config.read(tmp_path / "deccaf.toml").constraints
+    assert found.columns == ("customer_age", "work", "opinions")
+    assert found.reviewers.conflicts == [["ann", "bob"]]
 
 
 def lines(*objects: object) -> str:

@@ -30,6 +30,7 @@ from deccaf.config import BandTable, ConstraintsTable
 from deccaf.costs import MACHINE
 from deccaf.errors import ConfigError, DataError, did_you_mean
 from deccaf.system.plan import Plan, Scored, make_plan
+from deccaf.tables import Cases
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -169,7 +170,7 @@ class Granter:
 
     def _groups(self, band: BandTable, rows: Ints) -> NDArray[Any]:
         if not band.cut:
-            return self.columns[band.group].astype("str").to_numpy(object)[rows]
+            return self.columns[band.group].astype("str").fillna("missing").to_numpy(object)[rows]
         cuts = sorted(band.cut)
         names = [f"below {cuts[0]:g}", *[f"{a:g} to {b:g}" for a, b in pairwise(cuts)]]
         names.append(f"{cuts[-1]:g} and more")
@@ -182,6 +183,13 @@ def plan_with_wishes(
     """The plan under all wishes, batch by batch."""
     plan = make_plan(scored, capacity, batch, pace=granter.pace, seed=seed, solver=granter)
     return granter.extended(plan)
+
+
+def all_columns(cases: Cases) -> pd.DataFrame:
+    """Groups and features in one table; a group that is also a feature stands once."""
+    return pd.concat(
+        [cases.groups, cases.features.drop(columns=cases.groups.columns, errors="ignore")], axis=1
+    )
 
 
 def needs_opinions(table: ConstraintsTable) -> bool:

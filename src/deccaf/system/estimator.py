@@ -22,7 +22,13 @@ from deccaf.config import ConstraintsTable
 from deccaf.costs import MACHINE, Costs
 from deccaf.errors import ConfigError, DataError, ModelFileError, did_you_mean, show
 from deccaf.schema import Columns, Schema
-from deccaf.system.constraints import Granter, needs_opinions, plan_with_wishes, read_constraints
+from deccaf.system.constraints import (
+    Granter,
+    all_columns,
+    needs_opinions,
+    plan_with_wishes,
+    read_constraints,
+)
 from deccaf.system.explain import Explanation, explain_case
 from deccaf.system.frames import CASE, Input, as_pandas, default_names, feature_frame, read_input, same_kind
 from deccaf.system.learned import METHODS, History, Learned, Scores, Settings, learn
@@ -222,7 +228,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         else:
             wanted = read_constraints(constraints)
             opinions = self._opinions(table, experts) if needs_opinions(wanted) else None
-            columns = pd.concat([X.groups, X.features], axis=1) if isinstance(X, Cases) else table.frame
+            columns = all_columns(X) if isinstance(X, Cases) else table.frame
             granter = Granter(wanted, columns, scored.makers, opinions, pace, time_limit)
             plan = plan_with_wishes(granter, scored, limits, batches, self.seed)
         shown = plan.table.set_axis(table.frame.index)
