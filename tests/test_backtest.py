@@ -79,7 +79,7 @@ def test_known_outcomes_show_what_choosing_among_experts_saves(gain: Backtest) -
     assert costs["deccaf"] < costs["random"]
     assert gain.savings.loc["deccaf-blind", "low"] > 0
     assert "It saves" in gain.verdict()[1]
-    assert "Choosing among the experts" in gain.verdict()[2]
+    assert "Choosing among the experts" in gain.verdict()[3]
     assert (gain.received["received"] <= gain.received["capacity"] + 1e-9).all()
     assert gain.received.loc[["ann", "bob"], "received"].min() > gain.received.loc["cyd", "received"]
     assert (gain.rows["decision"] >= 0).all()

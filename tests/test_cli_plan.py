@@ -12,8 +12,11 @@ import pandas as pd
 import pyarrow.parquet
 import pytest
 
-from deccaf import DeCCaF
+from deccaf import Capacity, DeCCaF
 from deccaf.cli import app, main
+from deccaf.files import read_frames
+from deccaf.system.intake import take_in
+from deccaf.system.plan import make_plan
 from models_world import make_world
 
 CONFIG = """
@@ -301,6 +304,22 @@ def test_a_bad_model_file_and_a_wrong_key(today: dict[str, Path], fitted: Path, 
     assert (code, "is not signed" in err) == (6, True)
     (tmp_path / "key").write_text("short")
     assert run(*arguments(today), "--key-file", tmp_path / "key")[0] == 2
+
+
+def test_chunks_of_a_file_give_the_same_plan(today: dict[str, Path]) -> None:
+    model, capacity = DeCCaF.load(today["model"]), Capacity.read(today["capacity"])
+    whole, parts = (
+        take_in(model, read_frames(today["cases"], rows=rows), capacity, keep=["c517"]) for rows in (1000, 7)
+    )
+    np.testing.assert_allclose(parts.scored.loss, whole.scored.loss, rtol=1e-12)
+    assert parts.scored.ids.equals(whole.scored.ids)
+    assert parts.scored.notes == whole.scored.notes
+    assert parts.kept is not None
+    assert list(parts.kept.ids) == ["c517"]
+    pd.testing.assert_frame_equal(
+        make_plan(parts.scored, capacity, parts.batch).frame,
+        make_plan(whole.scored, capacity, whole.batch).frame,
+    )
 
 
 def test_two_cases_of_one_name_in_different_chunks(today: dict[str, Path], run) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deccaf.errors import ConfigError, DataError
-from deccaf.evaluate.fairness import by_group, rates_known
+from deccaf.evaluate.fairness import by_group
 from deccaf.evaluate.off_policy import logged, mean_with_interval
 from deccaf.evaluate.propensity import estimate_propensities, given_propensities_notes
 
@@ -130,8 +130,9 @@ def test_groups_have_their_costs_and_rates() -> None:
     table = by_group([0, 0, 1, 1], [0, 1, 1, 0], [0.0, 0.1, 0.0, 1.0], ["a", "a", "b", "b"])
     assert table["cost per 100"].tolist() == [pytest.approx(5), pytest.approx(50)]
     assert table["cases"].tolist() == [2, 2]
-    if rates_known():
-        assert table["false-positive rate"].tolist() == [0.5, 0.0]
-        assert table["false-negative rate"].tolist() == [0.0, 0.5]
+    assert table["false-positive rate"].tolist() == [0.5, 0.0]
+    assert table["false-negative rate"].tolist() == [0.0, 0.5]
+    three = by_group([0, 1, 2], [0, 1, 1], [0.0, 0.0, 1.0], ["a", "a", "a"], classes=3)
+    assert three["accuracy"].tolist() == [pytest.approx(2 / 3)]
     with pytest.raises(DataError, match="lengths differ"):
         by_group([0], [0, 1], [0.0], ["a"])

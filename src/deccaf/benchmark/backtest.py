@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from deccaf.benchmark.backtest_parts import (
     BLIND,
+    HISTORY,
     LOCAL,
     Part,
     Tested,
@@ -105,6 +106,9 @@ class Backtest:
         if simple:
             best = min(simple, key=lambda name: float(self.costs["cost"][name]))
             lines.append(_against(best, self.savings.T[best], float(self.costs["cost"][best])))
+        past = self.savings.T[HISTORY]
+        words = f"{past['saved']:.2f} per 100 ({past['low']:.2f} to {past['high']:.2f})"
+        lines.append(f"Against what really happened, with people on every case, the difference is {words}.")
         if BLIND in self.savings.index:
             lines.append(_among(self.savings.T[BLIND]))
         return lines

@@ -10,7 +10,7 @@ from deccaf.benchmark import figures
 from deccaf.benchmark.backtest import Backtest
 from deccaf.benchmark.calibration_figures import MOST, reliability_grid
 from deccaf.benchmark.report import Report, Section
-from deccaf.evaluate.fairness import by_group, rates_known
+from deccaf.evaluate.fairness import by_group
 from deccaf.evaluate.measures import measure_by_expert, reliability
 from deccaf.system.estimator import MANY_GROUPS
 
@@ -174,9 +174,6 @@ def _group_sections(found: Backtest) -> list[Section]:
                 title=f"By {label}",
                 text="Costs and rates of deccaf's plan in each group, machine and people together.",
                 table=table,
-                note=""
-                if rates_known()
-                else "Rates by group need the package fairlearn; only costs are shown.",
             )
         )
     return sections

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from fairlearn.metrics import (  # type: ignore[import-untyped]
+    MetricFrame,
+    false_negative_rate,
+    false_positive_rate,
+    selection_rate,
+)
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import accuracy_score
 
@@ -26,8 +32,7 @@ def by_group(
 ) -> pd.DataFrame:
     """One row per group: `cases`, `cost per 100`, and the rates of `BINARY`, or `accuracy` for K classes.
 
-    `truth` and `decision` hold positions of classes. The rates need the package fairlearn; without it the
-    table has costs only (`rates_known` says which).
+    `truth` and `decision` hold positions of classes.
     """
     y, m, c = np.asarray(truth), np.asarray(decision), np.asarray(cost, np.float64)
     member = pd.Series(np.asarray(group), dtype=object).fillna("missing").astype(str).to_numpy()
@@ -44,30 +49,16 @@ def by_group(
             "cost per 100": 100 * float((w * c)[here].sum() / total) if total else np.nan,
         }
     table = pd.DataFrame(rows).T.astype({"cases": "int64"}).rename_axis("group")
-    rates = _rates(y, m, member, w, classes)
-    return table if rates is None else table.join(rates)
-
-
-def rates_known() -> bool:
-    """Whether fairlearn is installed."""
-    return find_spec("fairlearn") is not None
+    return table.join(_rates(y, m, member, w, classes))
 
 
 def _rates(
-    truth: NDArray[np.int64],
-    decision: NDArray[np.int64],
-    group: NDArray[np.str_],
-    weight: Array,
-    classes: int,
-) -> pd.DataFrame | None:
-    if not rates_known():
-        return None
-    from fairlearn.metrics import MetricFrame, false_negative_rate, false_positive_rate, selection_rate
-
+    truth: NDArray[Any], decision: NDArray[Any], group: NDArray[Any], weight: Array, classes: int
+) -> pd.DataFrame:
+    functions = (selection_rate, false_positive_rate, false_negative_rate)
+    metrics: dict[str, Any] = {"accuracy": accuracy_score}
     if classes == 2:
-        metrics = dict(zip(BINARY, (selection_rate, false_positive_rate, false_negative_rate), strict=True))
-    else:
-        metrics = {"accuracy": accuracy_score}
+        metrics = dict(zip(BINARY, functions, strict=True))
     weights = {name: {"sample_weight": weight} for name in metrics}
     frame = MetricFrame(
         metrics=metrics, y_true=truth, y_pred=decision, sensitive_features=group, sample_params=weights
