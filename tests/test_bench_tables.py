@@ -96,7 +96,7 @@ def test_without_true_chances_the_decisions_count():
 
 def test_a_column_per_share_where_there_are_several():
     both = results({"ova": 4.0, "deccaf": 2.0}, shares=(0.25, 1.0))
-    assert list(tables.cost_table(both)) == ["policy", "5%, 0.057, 100% data", "5%, 0.057, 25% data"]
+    assert list(tables.cost_table(both)) == ["policy", "5%, 0.057 (100% data)", "5%, 0.057 (25% data)"]
     assert set(tables.largest_share(both)["train_share"]) == {1.0}
 
 

@@ -78,7 +78,8 @@ class Report:
                     beside.write_bytes(as_pdf(figure))
             if section.table is not None and section.name:
                 write_frame(section.table.astype("str"), folder / f"{section.name}.csv")
-                write_text(section.table.to_latex(index=False, escape=True), folder / f"{section.name}.tex")
+                latex = section.table.to_latex(index=False, escape=True).replace("±", r"$\pm$")
+                write_text(latex, folder / f"{section.name}.tex")
 
 
 @cache

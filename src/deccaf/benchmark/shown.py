@@ -26,7 +26,7 @@ def heads(table: pd.DataFrame) -> pd.DataFrame:
 
 def plus(mean: float, half: float | None) -> str:
     """A mean with the half-width of its interval."""
-    digits = 2 if abs(mean) < 100 else 1
+    digits = 3 if abs(mean) < 2 else 2
     return f"{mean:.{digits}f}" + (f" ± {half:.{digits}f}" if half else "")
 
 

@@ -48,7 +48,7 @@ def cost_table(results: pd.DataFrame) -> pd.DataFrame:
     columns = {}
     for share in sorted(results["train_share"].unique(), reverse=True):
         for rate, ratio, part in by_scenario(results[results["train_share"] == share]):
-            name = f"{rate:.0%}, {ratio:g}" + ("" if one_share else f", {share:.0%} data")
+            name = f"{rate:.0%}, {ratio:g}" + ("" if one_share else f" ({share:.0%} data)")
             columns[name] = part.groupby("policy")[cost].mean()
     table = pd.DataFrame(columns).reindex(list(dict.fromkeys(results["policy"])))
     return table.rename_axis("policy").reset_index()

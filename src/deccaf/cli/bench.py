@@ -23,7 +23,7 @@ from rich.progress import (
 from deccaf.benchmark import runner
 from deccaf.benchmark.bench_report import bench_report
 from deccaf.benchmark.profile import Profile, read_profile
-from deccaf.benchmark.tables import cost_table
+from deccaf.benchmark.tables import cost_table, largest_share
 from deccaf.benchmark.world import Source
 from deccaf.cli.common import JsonOption, err, say, show_table
 
@@ -99,7 +99,10 @@ def run(
             say=tell,
             progress=progress,
         )
-    show_table(cost_table(found), title="Mean cost of errors per 100 cases", as_json=as_json)
+    shown = cost_table(found if as_json else largest_share(found))
+    show_table(
+        shown, title="Mean cost of errors per 100 cases, by alert rate and cost ratio", as_json=as_json
+    )
     say(f"Results: {out / 'results.parquet'}. Tables and pictures: deccaf bench report {out}")
 
 
