@@ -1,6 +1,7 @@
 # make demo   the main job on embedded data, with a report to look at
 # make test   the tests
 # make lint   ruff and mypy
+# make soak   the service under kills, races, restarts and hostile requests, in full; an hour or two
 # make lock   resolve the dependencies anew (needs uv)
 #
 # Each creates .venv on first use; Python 3.11 or newer, pip and make are all it needs.
@@ -10,7 +11,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	&& { echo $$p; break; }; done)
 BIN := .venv/bin
 
-.PHONY: demo test lint lock clean
+.PHONY: demo test lint soak lock clean
 
 demo: .venv/ready
 	$(BIN)/deccaf demo --out deccaf-demo
@@ -23,6 +24,10 @@ lint: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+soak: .venv/ready
+	sh tools/test-packages
+	$(BIN)/python benchmarks/soak.py
 
 .venv/ready: requirements.lock pyproject.toml tools/system-packages
 	@test -n "$(PYTHON)" || { echo "deccaf needs Python 3.11 or newer; none was found. Try: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }

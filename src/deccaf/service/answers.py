@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -75,11 +75,22 @@ def forget_old(connection: sa.Connection, at: float) -> None:
     connection.execute(sa.delete(t.answers).where(t.answers.c.at < at - KEPT_SECONDS))
 
 
+def again(call: Call, first: Call, answer: Answer | Exception) -> Answer | Exception:
+    """What a call gets whose key another one in the same transaction has."""
+    if call.request != first.request:
+        return _reused(call)
+    return replace(answer, replayed=True) if isinstance(answer, Answer) else answer
+
+
 def _same(call: Call, row: Any) -> Answer | None:
     if row is None or call.key is None:
         return None
     if row.request != call.request:
-        raise RefusedError(
-            422, "key-reused", f"Idempotency-Key {call.key!r} was used for another request; take a new one"
-        )
+        raise _reused(call)
     return Answer(row.status, row.body, replayed=True)
+
+
+def _reused(call: Call) -> RefusedError:
+    return RefusedError(
+        422, "key-reused", f"Idempotency-Key {call.key!r} was used for another request; take a new one"
+    )

@@ -34,7 +34,6 @@ def connect(url: str) -> sa.Engine:
             pool_size=POOL,
             max_overflow=POOL,
             pool_timeout=BUSY_SECONDS,
-            pool_pre_ping=True,
             connect_args={"connect_timeout": 5, "prepare_threshold": 1},
         )
     if parsed.get_backend_name() != "sqlite" or not parsed.database or parsed.database == ":memory:":

@@ -6,6 +6,7 @@ Everything goes through the same ledger as real work; only the people and the ca
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import logging
 import tempfile
@@ -14,11 +15,13 @@ import time
 from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import sqlalchemy as sa
 
 from deccaf.costs import Costs
 from deccaf.schema import Columns
@@ -31,6 +34,7 @@ from deccaf.service.core import Service
 from deccaf.service.intake import Incoming
 from deccaf.service.keys import create_key
 from deccaf.service.ledger import Actor
+from deccaf.service.pricing import Outlook, bid_prices
 from deccaf.simulate import (
     SyntheticTeam,
     build_alert_sets,
@@ -45,9 +49,13 @@ from deccaf.tables import Cases, Decisions
 log = logging.getLogger("deccaf.service")
 
 RATE = 0.05
-CAPACITY = 60
-SHIFT_HOURS = 8
 TEAM = "demo desk"
+CAPACITY = 60
+SHIFT = timedelta(minutes=20)
+"""A day of the demo."""
+PER_SECOND = 1.0
+"""Cases that arrive, on average: more than twice what the team can review."""
+_FORECAST = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +67,8 @@ class Stage:
     labels: list[int]
     experts: tuple[str, ...]
     model: DeCCaF
+    past: pd.DataFrame
+    """Expected losses of some past cases: the forecast of the first day."""
 
 
 def build_stage(applications: int = 120_000, seed: int = 0) -> Stage:
@@ -82,6 +92,7 @@ def build_stage(applications: int = 120_000, seed: int = 0) -> Stage:
         labels=coming.label.tolist(),
         experts=tuple(team.experts),
         model=model,
+        past=model.expected_loss(past.take(np.arange(len(past)) >= len(past) - _FORECAST)),
     )
 
 
@@ -92,17 +103,6 @@ def furnish(service: Service, stage: Stage) -> str:
         path = Path(folder) / "demo.deccaf"
         stage.model.save(path)
         content = path.read_bytes()
-    start = datetime.now(UTC)
-    roster = tuple(RosterPlace(maker=name, capacity=CAPACITY) for name in stage.experts)
-    shift = NewShift(
-        name=f"demo {start:%Y-%m-%d %H.%M.%S}",
-        team=TEAM,
-        starts_at=start,
-        ends_at=start + timedelta(hours=SHIFT_HOURS),
-        expected_cases=len(stage.cases),
-        random_share=0.05,
-        roster=roster,
-    )
     with database.writing(service.engine) as connection:
         made, secret = create_key(connection, "demo lead", "lead", None, at)
         who = Actor(made)
@@ -112,15 +112,34 @@ def furnish(service: Service, stage: Stage) -> str:
         digest = hashlib.sha256(content).hexdigest()
         model = add_model(connection, "demo model", "demo", digest, content, stage.model.training_, who, at)
         put_in_force(connection, model["id"], "activate", who, at)
-        new_shift(connection, shift, who, at)
+        open_day(connection, stage, 1, at)
     service.models.refresh()
     return secret
 
 
-class Play:
-    """Cases arrive, people decide, labels come; until stopped or out of cases."""
+def open_day(connection: sa.Connection, stage: Stage, number: int, at: float) -> None:
+    """A new shift, with prices that expect cases like those of the past."""
+    start = datetime.fromtimestamp(at, UTC)
+    shift = NewShift(
+        name=f"demo day {number}",
+        team=TEAM,
+        starts_at=start,
+        ends_at=start + SHIFT,
+        expected_cases=int(PER_SECOND * SHIFT.total_seconds()),
+        random_share=0.05,
+        roster=tuple(RosterPlace(maker=name, capacity=CAPACITY) for name in stage.experts),
+    )
+    made = new_shift(connection, shift, Actor(None), at)
+    desk = ledger.open_desk(connection, made["id"], at)
+    sample = stage.past[list(desk.makers)].to_numpy()
+    outlook = Outlook(desk, np.zeros(len(desk.makers), np.int64), sample, float(made["expected_cases"]))
+    ledger.write_prices(connection, made["id"], desk.makers, bid_prices(outlook), "forecast", None, at)
 
-    def __init__(self, service: Service, stage: Stage, per_second: float = 3.0, seed: int = 0) -> None:
+
+class Play:
+    """Cases arrive, people decide, labels come, days begin; until stopped."""
+
+    def __init__(self, service: Service, stage: Stage, per_second: float = PER_SECOND, seed: int = 0) -> None:
         self._service, self._stage, self._pause = service, stage, 1.0 / per_second
         self._rng = np.random.default_rng(seed)
         self._said = {name: stage.decisions[name].to_numpy() for name in stage.experts}
@@ -138,10 +157,16 @@ class Play:
         self._thread.join(timeout=10)
 
     def _run(self) -> None:
-        for number in range(len(self._stage.cases)):
+        day, ends = 1, time.time() + SHIFT.total_seconds()
+        for number in itertools.count():
             if self._stop.wait(float(self._rng.exponential(self._pause))):
                 return
             try:
+                if time.time() > ends:
+                    day, ends = day + 1, time.time() + SHIFT.total_seconds()
+                    self._service.writer.submit(
+                        partial(open_day, stage=self._stage, number=day, at=time.time())
+                    )
                 self._arrive(number)
                 self._review()
                 self._label()
@@ -150,7 +175,8 @@ class Play:
                     log.exception("demo")
 
     def _arrive(self, number: int) -> None:
-        case = Incoming(Call(Actor(None, "machine")), f"alert-{number + 1}", self._stage.cases[number])
+        features = self._stage.cases[number % len(self._stage.cases)]
+        case = Incoming(Call(Actor(None, "machine")), f"alert-{number + 1}", features)
         self._service.intake.submit(case).result(timeout=30)
         self._late.append((time.time() + float(self._rng.exponential(60.0)), number))
 
@@ -158,7 +184,7 @@ class Play:
         """Somebody takes their next case and decides it."""
         name = str(self._rng.choice(self._stage.experts))
 
-        def change(connection: Any) -> None:
+        def change(connection: sa.Connection) -> None:
             at, me = time.time(), Actor(None, "reviewer", name)
             claim = ledger.claim_next(connection, name, me, at, self._service.claim_seconds)
             if claim is None:
@@ -166,7 +192,7 @@ class Play:
             if self._rng.random() < 0.02:
                 ledger.hand_back(connection, claim["case_id"], name, "not sure", me, at, self._service.rng)
                 return
-            said = int(self._said[name][_number(claim["case_id"])])
+            said = int(self._said[name][_number(claim["case_id"]) % len(self._stage.cases)])
             seconds = float(self._rng.lognormal(3.5, 0.5))
             ledger.decide(connection, claim["case_id"], name, json.dumps(said), seconds, me, at)
 
@@ -177,7 +203,8 @@ class Play:
         while self._late and self._late[0][0] < time.time() and len(due) < 20:
             due.append(self._late.popleft()[1])
         if due:
-            rows = [(f"alert-{number + 1}", json.dumps(self._stage.labels[number])) for number in due]
+            truth = [self._stage.labels[number % len(self._stage.labels)] for number in due]
+            rows = [(f"alert-{n + 1}", json.dumps(y)) for n, y in zip(due, truth, strict=True)]
             actor = Actor(None, "machine")
             self._service.writer.submit(lambda c: ledger.label(c, rows, actor, time.time())).result(
                 timeout=30

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 
 from deccaf.costs import MACHINE
 from deccaf.service import database, ledger, scoring
-from deccaf.service.answers import Answer, Call, earlier, remember
+from deccaf.service.answers import Answer, Call, again, earlier, remember
 from deccaf.service.ledger import Arrival, Placed
 from deccaf.service.refusals import conflict
 from deccaf.service.writer import Writer
@@ -136,10 +136,18 @@ class Intake:
         known = ledger.known_cases(connection, [case.case_id for case in group])
         answers: dict[int, Answer | Exception] = {}
         new: list[int] = []
+        twins: dict[int, int] = {}
+        first: dict[tuple[int | None, str], int] = {}
         for place, (case, answer) in enumerate(zip(group, before, strict=True)):
             if answer is not None:
                 answers[place] = answer
-            elif case.case_id in known:
+                continue
+            if case.call.key is not None:
+                twin = first.setdefault((case.call.actor.key_id, case.call.key), place)
+                if twin != place:  # the same request again, before the first one was answered
+                    twins[place] = twin
+                    continue
+            if case.case_id in known:
                 answers[place] = conflict("known-case", f"case {case.case_id!r} is in the ledger already")
             else:
                 known.add(case.case_id)
@@ -159,6 +167,8 @@ class Intake:
             [(group[k].call, a) for k, a in answers.items() if k in new and isinstance(a, Answer)],
             at,
         )
+        for place, twin in twins.items():
+            answers[place] = again(group[place].call, group[twin].call, answers[twin])
         return [answers[place] for place in range(len(group))]
 
 

@@ -44,6 +44,10 @@ class Limits:
     """Where files come in: streamed, not parsed as JSON."""
 
 
+_POLITE = 32 << 20
+"""A body up to this size is let in and dropped, so that its sender is there to read the answer."""
+
+
 class _TooLargeError(Exception):
     pass
 
@@ -85,6 +89,8 @@ class LimitsMiddleware:
             return
         told = headers.get(b"content-length", b"")
         if told.isdigit() and int(told) > most:
+            if int(told) <= _POLITE:
+                await _drop(receive)
             await _too_large(send, most)
             return
         if upload:
@@ -172,6 +178,13 @@ async def _whole(receive: Receive, most: int) -> bytes | None:
         parts.append(part)
         if message["type"] != "http.request" or not message.get("more_body", False):
             return b"".join(parts)
+
+
+async def _drop(receive: Receive) -> None:
+    while True:
+        message = await receive()
+        if message["type"] != "http.request" or not message.get("more_body", False):
+            return
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

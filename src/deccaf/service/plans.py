@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,11 +22,10 @@ from numpy.typing import NDArray
 from deccaf.assign import Assignment, AssignmentProblem, verify
 from deccaf.capacity import UNLIMITED, Capacity
 from deccaf.costs import MACHINE
-from deccaf.errors import DataError
 from deccaf.service import ledger
 from deccaf.service import tables as t
 from deccaf.service.ledger import Actor
-from deccaf.service.refusals import conflict, invalid, not_found
+from deccaf.service.refusals import conflict, not_found
 from deccaf.service.scoring import Model
 from deccaf.system.plan import Plan, Scored, changed, make_plan
 
@@ -421,17 +419,3 @@ def _plain(value: Any) -> Any:
 
 def _number(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
-
-
-def check_changes(changes: Mapping[str, str]) -> None:
-    """Refuse what `what_if` could not read, before anything is loaded."""
-    for maker, change in changes.items():
-        try:
-            changed(Capacity.of({maker: 1}), maker, change)
-        except DataError as error:
-            raise invalid("bad-change", str(error)) from error
-
-
-def now() -> float:
-    """Seconds since 1970."""
-    return time.time()

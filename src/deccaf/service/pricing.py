@@ -49,7 +49,7 @@ def due(connection: sa.Connection, at: float) -> list[int]:
         since = (
             sa.select(sa.func.count())
             .select_from(t.assignments)
-            .where(t.assignments.c.shift_id == shift.id, t.assignments.c.pricing_id == shift.pricing_id)
+            .where(t.assignments.c.pricing_id == shift.pricing_id)
         )
         if connection.execute(since).scalar_one() >= RENEW_CASES:
             found.append(int(shift.id))
@@ -76,12 +76,10 @@ def look(connection: sa.Connection, shift_id: int, at: float) -> Outlook:
     """Gather what prices are made of."""
     desk = ledger.read_desk(connection, shift_id)
     query = sa.select(*t.roster.c["maker", "lower", "used"]).where(t.roster.c.shift_id == shift_id)
-    owed = {row.maker: max(row.lower - row.used, 0) for row in connection.execute(query)}
+    places = connection.execute(query).all()
+    owed = {row.maker: max(row.lower - row.used, 0) for row in places}
+    seen = sum(row.used for row in places)
     shift = connection.execute(sa.select(t.shifts).where(t.shifts.c.id == shift_id)).one()
-    counted = (
-        sa.select(sa.func.count()).select_from(t.assignments).where(t.assignments.c.shift_id == shift_id)
-    )
-    seen = connection.execute(counted).scalar_one()
     over = min(max((at - shift.starts_at) / (shift.ends_at - shift.starts_at), 1e-6), 1.0)
     expected = shift.expected_cases if shift.expected_cases is not None else seen / over
     sample = recent_losses(connection, desk.makers)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +20,6 @@ from deccaf.errors import ConfigError
 from deccaf.service import database, ledger, reading
 from deccaf.service.app import create_app
 from deccaf.service.core import Service
-from deccaf.service.demo import Play, build_stage, furnish
 from deccaf.service.keys import any_keys, create_key
 from deccaf.service.ledger import Actor
 
@@ -61,6 +63,9 @@ def listen(app: FastAPI, host: str, port: int) -> None:
 @contextmanager
 def demo(url: str) -> Iterator[tuple[FastAPI, str]]:
     """An application with a simulated team at work, and the secret of a lead's key."""
+    # takes long to import, and only the demo needs it
+    from deccaf.service.demo import Play, build_stage, furnish
+
     stage = build_stage()
     engine = database.connect(url)
     database.migrate(engine)
@@ -112,7 +117,10 @@ def build(url: str) -> FastAPI:
     """The application with its service, warm."""
     service = Service(url)
     service.models.refresh()
-    reading.warm_up()
+    sys.setswitchinterval(0.001)  # whoever answers requests must not wait long for whoever scores cases
+    gc.collect()
+    gc.freeze()  # what is loaded now stays: no need to look through it again and again
+    threading.Thread(target=reading.warm_up, name="deccaf-reader", daemon=True).start()
     return create_app(service)
 
 
@@ -129,3 +137,12 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def main(arguments: list[str]) -> None:
+    """`DECCAF_DATABASE=... python -m deccaf.service.run PORT`: on loopback, for programs that start it."""
+    serve(os.environ[DATABASE_VARIABLE], "127.0.0.1", int(arguments[0]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

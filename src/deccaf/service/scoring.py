@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import sqlalchemy as sa
 
@@ -47,10 +46,12 @@ class Model:
         system = self.system
         known = list(experts) if system.experts_ else []
         cases = CaseRows(system.schema_, rows)
-        amounts = pd.DataFrame(
-            [{name: row.get(name) for name in system.costs_.columns} for row in rows],
-            columns=list(system.costs_.columns),
-        ).astype("float64")
+        columns = list(system.costs_.columns)
+        amounts = None
+        if columns:
+            amounts = pd.DataFrame([{name: row.get(name) for name in columns} for row in rows]).astype(
+                "float64"
+            )
         scores = system.learned_.score(
             cases,  # type: ignore[arg-type]
             known,
@@ -109,8 +110,3 @@ def by_maker(scored: Scored, row: int) -> dict[str, float]:
 def said(scored: Scored, row: int) -> str:
     """What the machine would decide about one case, as JSON."""
     return json.dumps(scored.classes[int(scored.says[row])])
-
-
-def finite(losses: Mapping[str, float]) -> bool:
-    """Whether every loss is a number."""
-    return bool(np.isfinite(list(losses.values())).all())

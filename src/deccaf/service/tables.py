@@ -186,6 +186,7 @@ assignments = _table(
     sa.Index("ix_assignments_shift", "shift_id", "id"),
     sa.Index("ix_assignments_plan", "plan_id"),
     sa.Index("ix_assignments_claims", "state", "claimed_until"),
+    sa.Index("ix_assignments_pricing", "pricing_id"),
 )
 sa.Index(
     "uq_assignments_live_case",

@@ -66,6 +66,11 @@ class Writer:
             try:
                 with database.writing(self._engine) as connection:
                     return change(connection)
+            except sa.exc.IntegrityError:
+                if (
+                    left < TRIES - 1
+                ):  # once more: the other one is visible now, and is met with a better answer
+                    raise
             except sa.exc.DBAPIError as error:
                 if not (left and database.collided(error)):
                     raise

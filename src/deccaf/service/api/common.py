@@ -17,6 +17,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from deccaf.service.answers import Answer, Call
 from deccaf.service.core import Service
 from deccaf.service.imports import CASE_ID
+from deccaf.service.keys import KeyRing
 from deccaf.service.ledger import Actor
 from deccaf.service.refusals import RefusedError, invalid
 
@@ -71,8 +72,8 @@ def problems(*more: int) -> dict[int | str, dict[str, Any]]:
     return {code: {"description": said[code], "content": _PROBLEM} for code in sorted(codes)}
 
 
-def service_of(request: Request) -> Service:
-    """The service behind the app."""
+async def service_of(request: Request) -> Service:
+    """The service behind the app; a coroutine, as others would wait for a thread."""
     service: Service = request.app.state.service
     return service
 
@@ -89,7 +90,7 @@ def allow(*roles: str) -> Callable[..., Awaitable[Actor]]:
     ) -> Actor:
         if credentials is None:
             raise RefusedError(401, "no-key", "send an API key: Authorization: Bearer deccaf_...")
-        keys = service_of(request).keys
+        keys: KeyRing = request.app.state.service.keys
         actor = keys.remembered(credentials.credentials)
         if actor is None:
             actor = await to_thread.run_sync(keys.look_up, credentials.credentials)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from fastapi import APIRouter, Response
+from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from deccaf import __version__
@@ -29,7 +30,7 @@ def ready(here: Here) -> dict[str, str]:
     return {"status": "ready"}
 
 
-@router.get("/metrics", responses=problems())
+@router.get("/metrics", responses=problems(), response_class=PlainTextResponse)
 def metrics(here: Here, who: LeadOrMachine) -> Response:
     """Numbers for Prometheus."""
     here.read(lambda connection: here.metrics.look(connection, time.time()))

@@ -50,7 +50,11 @@ def ledger_report(here: Here, who: Lead) -> dict[str, Any]:
     return {"sound": not wrong, "wrong": wrong[:100]}
 
 
-@router.get("/assignments.csv", responses={200: {"content": {"text/csv": {"schema": {"type": "string"}}}}})
+@router.get(
+    "/assignments.csv",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/csv": {"schema": {"type": "string"}}}}},
+)
 def assignments_file(here: Here, who: Lead, shift: ShiftQuery = None) -> StreamingResponse:
     """All assignments of a shift as CSV; cells that a spreadsheet would run are made harmless."""
     if shift is not None:

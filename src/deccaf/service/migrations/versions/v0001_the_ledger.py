@@ -367,6 +367,7 @@ def _assignments() -> None:
     )
     op.create_index("ix_assignments_case", "assignments", ["case_id"], unique=False)
     op.create_index("ix_assignments_claims", "assignments", ["state", "claimed_until"], unique=False)
+    op.create_index("ix_assignments_pricing", "assignments", ["pricing_id"], unique=False)
     op.create_index("ix_assignments_plan", "assignments", ["plan_id"], unique=False)
     op.create_index("ix_assignments_queue", "assignments", ["maker", "state", "id"], unique=False)
     op.create_index("ix_assignments_shift", "assignments", ["shift_id", "id"], unique=False)

@@ -1,0 +1,282 @@
+"""What must hold when things go wrong: kills, races, replays, a database that restarts.
+
+Each function takes counts, so that the test suite runs a short version and `make soak` the full one, and
+gives a row of facts to judge.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from deccaf.service import database, ledger
+from deccaf.service import tables as t
+from service_databases import Postgres
+from service_processes import Client, Server
+from service_world import EXPERTS, first_key, shift_body
+
+
+@dataclass
+class Facts:
+    """What a scenario saw; `wrong` must be empty."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    seconds: list[float] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+
+def set_up(client: Client, capacity: dict[str, int]) -> int:
+    """A team of three and a running shift."""
+    assert client.call("POST", "/v1/teams", {"name": "desk"})[0] == 201
+    for name in EXPERTS:
+        assert client.call("POST", "/v1/experts", {"name": name, "team": "desk"})[0] == 201
+    status, _, shift = client.call("POST", "/v1/shifts", shift_body(capacity))
+    assert status == 201, shift
+    return int(shift["id"])
+
+
+def some_case(name: str, rng: random.Random) -> dict[str, Any]:
+    losses = {maker: round(rng.random(), 3) for maker in ("machine", *EXPERTS)}
+    return {"case_id": name, "losses": losses, "machine_decision": 0}
+
+
+def ledger_faults(url: str) -> list[str]:
+    """What the ledger itself finds wrong."""
+    engine = database.connect(url)
+    try:
+        with database.reading(engine) as connection:
+            return ledger.check(connection)
+    finally:
+        engine.dispose()
+
+
+def rows_of(url: str) -> dict[str, list[tuple[str, str]]]:
+    """Every assignment by case: maker and state."""
+    engine = database.connect(url)
+    found: dict[str, list[tuple[str, str]]] = {}
+    with database.reading(engine) as connection:
+        c = t.assignments.c
+        for row in connection.execute(sa.select(*c["case_id", "maker", "state"])):
+            found.setdefault(row.case_id, []).append((row.maker, row.state))
+    engine.dispose()
+    return found
+
+
+def compare(url: str, answered: dict[str, str], facts: Facts) -> None:
+    """Every assignment that was acknowledged is there, once, as it was told."""
+    rows = rows_of(url)
+    for case, maker in answered.items():
+        found = rows.get(case, [])
+        if not found:
+            facts.counts["lost"] += 1
+            facts.wrong.append(f"{case} was acknowledged for {maker} and is not there")
+        elif len(found) > 1:
+            facts.counts["doubled"] += 1
+            facts.wrong.append(f"{case} has {len(found)} assignments")
+        elif found[0][0] != maker:
+            facts.wrong.append(f"{case} was told {maker}, and is {found[0]}")
+    facts.counts["acknowledged"] += len(answered)
+    facts.wrong += ledger_faults(url)
+
+
+class Streamers:
+    """Clients that send cases until told to stop, through whatever happens, and keep what was answered."""
+
+    def __init__(self, ports: list[int], secret: str, clients: int, allowed: set[int]) -> None:
+        self.answered: dict[str, str] = {}
+        self.statuses: Counter[int] = Counter()
+        self.wrong: list[str] = []
+        self._allowed, self._ports, self._secret = allowed, ports, secret
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._stream, args=(k,)) for k in range(clients)]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(120)
+
+    def _stream(self, number: int) -> None:
+        rng = random.Random(number)
+        client = Client(self._ports[number % len(self._ports)], self._secret)
+        count = 0
+        while not self._stop.is_set():
+            count += 1
+            name = f"s{number}-{count}"
+            body = some_case(name, rng)
+            while True:
+                try:
+                    status, headers, found = client.call("POST", "/v1/cases", body, f"key-{name}")
+                except OSError:
+                    if self._stop.wait(0.05):
+                        return
+                    continue
+                self.statuses[status] += 1
+                if status == 503 and "retry-after" in headers:
+                    if self._stop.wait(0.1):
+                        return
+                    continue
+                if status not in self._allowed:
+                    self.wrong.append(f"{status}: {found}")
+                elif status == 201:
+                    self.answered[name] = found["maker"]
+                break
+
+
+def kills(url: str, log: Path, count: int, clients: int = 4, seed: int = 0) -> Facts:
+    """SIGKILL the service at random moments of streaming and planning."""
+    facts, rng = Facts(), random.Random(seed)
+    secret = first_key(url)
+    server = Server(url, log)
+    server.start()
+    lead = Client(server.port, secret)
+    set_up(lead, {"ann": 10_000, "bob": 40, "cat": 10})
+    streamers = Streamers([server.port], secret, clients, {201, 202})
+    ended = threading.Event()
+    planned: dict[str, int] = {}
+    planner = threading.Thread(target=_plan_for_ever, args=(server.port, secret, ended, planned, facts))
+    planner.start()
+    for _ in range(count):
+        time.sleep(rng.uniform(0.05, 0.8))
+        server.kill()
+        facts.seconds.append(server.start(wait=180))
+        facts.counts["kills"] += 1
+    time.sleep(0.3)
+    ended.set()
+    planner.join(120)
+    streamers.stop()
+    facts.wrong += streamers.wrong
+    compare(url, streamers.answered, facts)
+    server.kill()
+    _compare_plans(url, planned, facts)
+    return facts
+
+
+def _plan_for_ever(
+    port: int, secret: str, ended: threading.Event, planned: dict[str, int], facts: Facts
+) -> None:
+    client, rng, number = Client(port, secret), random.Random(99), 0
+    while not ended.is_set():
+        number += 1
+        cases = [some_case(f"p{number}-{k}", rng) for k in range(30)]
+        deadline = time.monotonic() + 300
+        client.until_answered("POST", "/v1/cases/bulk", {"cases": cases}, f"bulk-{number}", deadline)
+        status, draft = client.until_answered("POST", "/v1/plans", {}, f"plan-{number}", deadline)
+        if status != 201:
+            continue
+        path = f"/v1/plans/{draft['id']}/commit"
+        status, found = client.until_answered("POST", path, {}, f"commit-{number}", deadline)
+        if status == 200:
+            planned[str(draft["id"])] = found["cases"]
+        elif status != 409:
+            facts.wrong.append(f"commit: {status} {found}")
+
+
+def _compare_plans(url: str, planned: dict[str, int], facts: Facts) -> None:
+    engine = database.connect(url)
+    c = t.assignments.c
+    with database.reading(engine) as connection:
+        query = sa.select(c.plan_id, sa.func.count()).where(c.plan_id.is_not(None)).group_by(c.plan_id)
+        found = {str(plan): int(cases) for plan, cases in connection.execute(query)}
+    engine.dispose()
+    facts.counts["plans"] += len(planned)
+    for plan, cases in planned.items():
+        if found.get(plan) != cases:
+            facts.wrong.append(f"plan {plan} was committed with {cases} cases and has {found.get(plan)}")
+
+
+def race(
+    ports: list[int], url: str, secret: str, requests: int, clients: int, capacity: dict[str, int]
+) -> Facts:
+    """Many clients for the last units of capacity, on one or several processes."""
+    facts = Facts()
+    set_up(Client(ports[0], secret), capacity)
+    lock = threading.Lock()
+    answered: dict[str, str] = {}
+
+    def one(number: int) -> None:
+        client, rng = Client(ports[number % len(ports)], secret), random.Random(number)
+        for k in range(requests // clients):
+            body = {
+                "case_id": f"r{number}-{k}",
+                "losses": {maker: round(rng.random(), 3) for maker in capacity},
+            }
+            status, found = client.until_answered(
+                "POST", "/v1/cases", body, f"r{number}-{k}", time.monotonic() + 300
+            )
+            with lock:
+                facts.counts[str(status)] += 1
+                if status == 201:
+                    answered[body["case_id"]] = found["maker"]
+                elif status != 202:
+                    facts.wrong.append(f"{status}: {found}")
+
+    threads = [threading.Thread(target=one, args=(k,)) for k in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    taken = Counter(answered.values())
+    for maker, most in capacity.items():
+        if taken[maker] > most:
+            facts.counts["overruns"] += taken[maker] - most
+            facts.wrong.append(f"{maker} got {taken[maker]} of {most}")
+    if sum(taken.values()) != min(sum(capacity.values()), requests // clients * clients):
+        facts.wrong.append(f"{sum(taken.values())} assigned, room for {sum(capacity.values())}")
+    compare(url, answered, facts)
+    return facts
+
+
+def replays(port: int, url: str, secret: str, requests: int) -> Facts:
+    """Every request three times at once with its key: one row, one answer."""
+    facts, rng = Facts(), random.Random(5)
+    answered: dict[str, str] = {}
+    for number in range(requests):
+        body, answers = some_case(f"again-{number}", rng), []
+
+        def send(body: Any = body, number: int = number, answers: list[Any] = answers) -> None:
+            answers.append(Client(port, secret).call("POST", "/v1/cases", body, f"again-{number}"))
+
+        threads = [threading.Thread(target=send) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        facts.counts["requests"] += 3
+        if {(status, str(found)) for status, _, found in answers} != {(201, str(answers[0][2]))}:
+            facts.wrong.append(f"answers differ: {[(status, found) for status, _, found in answers]}")
+        answered[f"again-{number}"] = answers[0][2].get("maker")
+    compare(url, answered, facts)
+    return facts
+
+
+def database_restarts(postgres: Postgres, url: str, log: Path, count: int, clients: int = 4) -> Facts:
+    """PostgreSQL stops and starts under load: 503 with Retry-After meanwhile, and nothing broken after."""
+    facts = Facts()
+    secret = first_key(url)
+    server = Server(url, log)
+    server.start()
+    set_up(Client(server.port, secret), {"ann": 10_000, "bob": 40, "cat": 10})
+    streamers = Streamers([server.port], secret, clients, {201, 202})
+    for _ in range(count):
+        time.sleep(0.5)
+        postgres.restart()
+        facts.counts["restarts"] += 1
+        before, deadline = len(streamers.answered), time.monotonic() + 60
+        while len(streamers.answered) == before and time.monotonic() < deadline:
+            time.sleep(0.02)
+    time.sleep(0.5)
+    streamers.stop()
+    server.stop()
+    facts.counts.update({str(status): n for status, n in streamers.statuses.items()})
+    facts.wrong += streamers.wrong
+    compare(url, streamers.answered, facts)
+    return facts

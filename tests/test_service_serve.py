@@ -1,0 +1,183 @@
+"""`deccaf serve`: setting up, where it may listen, the demo, jobs that survive."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from typer.testing import CliRunner
+
+from deccaf import ConfigError
+from deccaf.cli import app
+from deccaf.service import database, jobs, ledger, refit, run
+from deccaf.service import tables as t
+from deccaf.service.core import Service
+from deccaf.service.demo import Play, build_stage, furnish
+from deccaf.service.keys import KeyRing
+from service_world import first_key, history, world
+
+
+def test_init_prints_the_first_key_once(database_url: str) -> None:
+    runner = CliRunner()
+    first = runner.invoke(app, ["serve", "--init", "--database", database_url])
+    secret = first.stdout.strip()
+    assert first.exit_code == 0
+    assert secret.startswith("deccaf_")
+    engine = database.connect(database_url)
+    assert KeyRing(engine).look_up(secret).role == "lead"
+    with database.reading(engine) as connection:
+        assert secret not in str(connection.execute(sa.select(t.keys)).all()), "only a hash is stored"
+    engine.dispose()
+    with pytest.raises(ConfigError, match="set up already"):
+        run.initialise(database_url)
+
+
+def test_it_listens_beyond_loopback_only_with_keys(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/d.db"
+    with pytest.raises(ConfigError, match="run deccaf serve --init first"):
+        run.check_place(url, "127.0.0.1", 1)
+    run.upgrade(url)
+    for host in ("127.0.0.1", "::1", "localhost"):
+        run.check_place(url, host, 1)
+    for host in ("0.0.0.0", "192.168.1.5", "example.org", "::"):
+        with pytest.raises(ConfigError, match="nobody has a key yet"):
+            run.check_place(url, host, 1)
+    run.initialise(url)
+    run.check_place(url, "0.0.0.0", 1)
+    with pytest.raises(ConfigError, match="several processes need PostgreSQL"):
+        run.check_place(url, "127.0.0.1", 2)
+
+
+@pytest.mark.parametrize("url", ["mysql://x/y", "sqlite://", "not a url", "sqlite:///:memory:"])
+def test_other_databases_are_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="expected sqlite:///path or postgresql"):
+        database.connect(url)
+
+
+def test_a_database_that_is_away_is_named() -> None:
+    with pytest.raises(ConfigError, match="does not answer"):
+        run.check_place("postgresql://nobody@127.0.0.1:9/none", "127.0.0.1", 1)
+
+
+def test_the_demo_is_alive(tmp_path: Path) -> None:
+    stage = build_stage(applications=30_000)
+    first_key(f"sqlite:///{tmp_path}/demo.db")
+    service = Service(f"sqlite:///{tmp_path}/demo.db")
+    secret = furnish(service, stage)
+    play = Play(service, stage, per_second=200.0)
+    play.start()
+    deadline = time.monotonic() + 30
+    decided = 0
+    while decided < 30 and time.monotonic() < deadline:
+        time.sleep(0.2)
+        decided = service.read(
+            lambda c: c.execute(sa.select(sa.func.count()).select_from(t.decisions)).scalar_one()
+        )
+    play.stop()
+    assert decided >= 30
+    assert KeyRing(service.engine).look_up(secret).role == "lead"
+    service.close()
+
+
+def test_a_refit_is_done_in_the_background(tmp_path: Path) -> None:
+    with world(f"sqlite:///{tmp_path}/d.db", {"ann": 500, "bob": 500, "cat": 500}) as desk:
+        past = history(240)
+        cases = [
+            {
+                "case_id": row.case_id,
+                "features": {"amount": row.amount, "channel": row.channel},
+                "losses": {row.expert: 0.1},
+            }
+            for row in past.itertuples()
+        ]
+        desk.machine.post("/v1/cases/bulk", json={"cases": cases})
+        plan = desk.lead.post("/v1/plans", json={}).json()["id"]
+        assert desk.lead.post(f"/v1/plans/{plan}/commit").status_code == 200
+        said = [{"case_id": row.case_id, "label": row.label} for row in past.itertuples()]
+        with database.writing(desk.service.engine) as connection:
+            for row in past.itertuples():
+                ledger.decide(
+                    connection,
+                    row.case_id,
+                    row.expert,
+                    json.dumps(row.decision),
+                    5.0,
+                    ledger.Actor(None),
+                    1.0,
+                )
+        assert desk.machine.post("/v1/labels", json={"labels": said}).status_code == 200
+        settings = {"costs": {"false_positive": 0.2, "false_negative": 1.0}}
+        desk.lead.put("/v1/settings", json=settings)
+        started = desk.lead.post("/v1/models/refit", json={"name": "from the ledger", "activate": True})
+        assert started.status_code == 202
+        assert desk.lead.post("/v1/models/refit", json={}).status_code == 409
+        job = started.json()["job"]
+        deadline = time.monotonic() + 300
+        while (state := desk.lead.get(f"/v1/jobs/{job}").json())["state"] in {"queued", "running"}:
+            assert time.monotonic() < deadline, state
+            time.sleep(0.5)
+        assert state["state"] == "done", state
+        models = desk.lead.get("/v1/models").json()
+        assert models["active"] == state["result"]["model"]
+        deadline = time.monotonic() + 10
+        while desk.service.models.active is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        found = desk.machine.post(
+            "/v1/cases", json={"case_id": "new", "features": {"amount": 1.0, "channel": "web"}}
+        )
+        assert found.json()["model"] == models["active"]
+        desk.assert_sound()
+
+
+@pytest.fixture
+def engine(database_url: str) -> sa.Engine:
+    first_key(database_url)
+    engine = database.connect(database_url)
+    yield engine
+    engine.dispose()
+
+
+def enqueue(engine: sa.Engine) -> int:
+    with database.writing(engine) as connection:
+        return jobs.enqueue(connection, "refit", {"name": "x", "activate": False}, 1, 0.0)
+
+
+def take(engine: sa.Engine, worker: str, at: float) -> int | None:
+    with database.writing(engine) as connection:
+        return jobs.take(connection, worker, at)
+
+
+def test_a_job_whose_process_died_is_taken_up_again_a_few_times(engine: sa.Engine) -> None:
+    job = enqueue(engine)
+    assert take(engine, "one", 10.0) == job
+    assert take(engine, "two", 20.0) is None, "the first one may still live"
+    with database.writing(engine) as connection:
+        assert jobs.beat(connection, job, "one", 20.0)
+    assert take(engine, "two", 30.0) is None
+    assert take(engine, "two", 40.0) == job
+    with database.writing(engine) as connection:
+        assert not jobs.beat(connection, job, "one", 41.0), "the first one has lost it"
+    assert take(engine, "three", 60.0) == job
+    assert take(engine, "four", 80.0) is None
+    with database.reading(engine) as connection:
+        row = connection.execute(sa.select(t.jobs)).one()
+    assert (row.state, json.loads(row.result)) == ("failed", {"error": "gave up after 3 attempts"})
+
+
+def test_a_refit_that_cannot_be_says_why(engine: sa.Engine, database_url: str) -> None:
+    job = enqueue(engine)
+    take(engine, "one", time.time())
+    refit.run(database_url, job, "one")
+    with database.reading(engine) as connection:
+        row = connection.execute(sa.select(t.jobs)).one()
+    assert row.state == "failed"
+    assert "nobody said what errors cost" in json.loads(row.result)["error"]
+
+
+def test_the_service_says_when_it_is_not_ready(tmp_path: Path) -> None:
+    service = Service(f"sqlite:///{tmp_path}/d.db", housekeeping=False)
+    assert "this version needs v" in (service.ready() or "")
+    service.close()
