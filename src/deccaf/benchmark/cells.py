@@ -37,7 +37,7 @@ def run_cells(
     able = [policy for policy in policies if _can(policy, known)]
     found = {}
     for capacity, key in keys.items():
-        room = _room(capacity, len(scene.test), crew)
+        room = limits_of(capacity, len(scene.test), crew)
         outcomes, prices, loads = [], {}, {}
         for policy in able:
             name, started = policy.name, time.perf_counter()
@@ -111,7 +111,8 @@ def _can(policy: Registered, known: Beliefs) -> bool:
     return "true_q" not in policy.needs or known.true_q is not None
 
 
-def _room(capacity: int, cases: int, crew: Crew) -> Room:
+def limits_of(capacity: int, cases: int, crew: Crew) -> Room:
+    """Everybody's exact load in one of the capacity settings."""
     limits = paper_capacity(PAPER_SETTINGS[capacity], cases, crew.experts)
     lower, upper = limits.limits([MACHINE, *crew.experts], cases)
     return Room(lower, upper)
