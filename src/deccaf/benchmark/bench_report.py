@@ -190,19 +190,16 @@ def _gaps(results: pd.DataFrame) -> Iterable[Section]:
     table = tables.gaps(results)
     if table.empty:
         return
-    part = table.groupby("policy")[["solver", "model", "capacity"]].mean()
     text = (
         "How far each method is from perfect knowledge of the experts and no limits, in cost per 100 cases."
     )
-    if {"ova", "ova-optimal", PAPER} <= set(part.index):
-        means = table.groupby("policy")["cost"].mean()
-        gain = means["ova"] - means[PAPER]
-        solver = means["ova"] - means["ova-optimal"]
-        if gain > 0:
-            text += (
-                f" Of the paper's gain over one-vs-all, {solver / gain:.0%} is the solver: ova-optimal is "
-                "the model of ova with the exact plan."
-            )
+    costs = table.pivot(index=tables.SCENARIO, columns="policy", values="cost")
+    if {"ova", "ova-optimal", PAPER} <= set(costs):
+        solver, both = ((1 - costs[name] / costs["ova"]).mean() for name in ("ova-optimal", PAPER))
+        text += (
+            f" Against one-vs-all as published, the exact plan alone saves {solver:.1%} on average; the paper's "
+            f"method, joint model and exact plan together, saves {both:.1%}."
+        )
     shown = heads(table)
     for name in ("cost", "solver", "model", "capacity"):
         shown[name] = table[name].map("{:.3f}".format).to_numpy()
