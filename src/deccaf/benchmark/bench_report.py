@@ -197,8 +197,8 @@ def _gaps(results: pd.DataFrame) -> Iterable[Section]:
     if {"ova", "ova-optimal", PAPER} <= set(costs):
         solver, both = ((1 - costs[name] / costs["ova"]).mean() for name in ("ova-optimal", PAPER))
         text += (
-            f" Against one-vs-all as published, the exact plan alone saves {solver:.1%} on average; the paper's "
-            f"method, joint model and exact plan together, saves {both:.1%}."
+            f" Against one-vs-all as published, the exact plan alone saves {solver:.1%} on average; the "
+            f"paper's method, joint model and exact plan together, saves {both:.1%}."
         )
     shown = heads(table)
     for name in ("cost", "solver", "model", "capacity"):
