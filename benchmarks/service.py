@@ -184,9 +184,9 @@ def streaming(url: str, folder: Path, stage: Stage, rate: float, minutes: float)
     furnish(server, secret, stage, folder, capacity=3_000)
     cases = stage.cases
     run_load(_at_rate, 1, server.port, secret, "warm", cases, rate, min(10.0, 60 * minutes))
-    before = server.resident()
+    before, spent = server.resident(), server.cpu_seconds()
     load = run_load(_at_rate, 2, server.port, secret, "rate", cases, rate / 2, 60 * minutes)
-    growth = server.resident() / before - 1.0
+    growth, spent = server.resident() / before - 1.0, server.cpu_seconds() - spent
     ours, theirs = [], []
     with bare(url, folder / "bare.log") as other:
         for turn in range(3):
@@ -202,6 +202,7 @@ def streaming(url: str, folder: Path, stage: Stage, rate: float, minutes: float)
         "p99 ms": p99,
         "5xx": float(sum(n for status, n in load.statuses.items() if status >= 500)),
         "memory growth %": 100 * growth,
+        "processor ms a request": 1000 * spent / len(load.seconds),
         "requests/s at saturation": float(np.median(ours)),
         "bare insert, requests/s": float(np.median(theirs)),
         "share of a bare insert": float(np.median(ours) / np.median(theirs)),

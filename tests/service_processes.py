@@ -51,6 +51,12 @@ class Server:
         text = Path(f"/proc/{self._process.pid}/status").read_text()
         return 1024 * int(next(line.split()[1] for line in text.splitlines() if line.startswith("VmRSS:")))
 
+    def cpu_seconds(self) -> float:
+        """Processor time used so far."""
+        assert self._process is not None
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None:
             with suppress(ProcessLookupError):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from deccaf import DataError
 from deccaf.models import BoostedDecisions, CaseClassifier, DecisionModel
+from deccaf.models.encoding import LinearEncoder
 from deccaf.models.log import DecisionLog
 from deccaf.models.rows import CaseRows, check_row
 from deccaf.schema import Columns, Feature, Schema
@@ -78,12 +79,25 @@ def test_models_give_the_same_numbers_as_for_a_table() -> None:
         _log(features, truth, expert, decision)
     )
     model.weights_["boosted"] = 0.5
-    plain = CaseRows(schema, frame.iloc[:9].astype(object).where(frame.notna(), None).to_dict("records"))
-    np.testing.assert_array_equal(classifier.predict(plain), classifier.predict(features.iloc[:9]))
-    for experts in (["cat", "ann"], ["bob", "nobody"], ["cat", "ann"]):
-        np.testing.assert_array_equal(
-            model.predict(plain, experts), model.predict(features.iloc[:9], experts)
-        )
+    records = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    for count in (1, 9, 40):  # a few are encoded value by value
+        plain, table = CaseRows(schema, records[:count]), features.iloc[:count]
+        np.testing.assert_allclose(classifier.predict(plain), classifier.predict(table), rtol=1e-12)
+        for experts in (["cat", "ann"], ["bob", "nobody"], ["cat", "ann"]):
+            found, expected = model.predict(plain, experts), model.predict(table, experts)
+            np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@given(
+    st.lists(st.floats(-100, 100) | st.just(float("nan")), min_size=2, max_size=30),
+    st.lists(st.floats(-150, 150) | st.just(float("nan")), min_size=1, max_size=16),
+)
+def test_values_are_encoded_alike_one_by_one_and_together(seen: list[float], values: list[float]) -> None:
+    schema = Schema((Feature("amount", "number"),))
+    encoder = LinearEncoder().fit(schema.cast(pd.DataFrame({"amount": seen})))
+    table = schema.cast(pd.DataFrame({"amount": values}))
+    rows = CaseRows(schema, [{"amount": value} for value in values])
+    np.testing.assert_allclose(encoder.transform(rows), encoder.transform(table), rtol=1e-12, atol=1e-15)
 
 
 def _log(features: pd.DataFrame, truth: np.ndarray, expert: pd.Series, decision: np.ndarray) -> DecisionLog:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from deccaf.schema import require_columns
 Array = NDArray[np.float64]
 _KNOTS = 256
 _CLIP = 5.0
+_FEW = 16
+"""Cases up to which they are encoded value by value."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,19 @@ class _Number:
         if 0 < self.missing < 1:
             blocks.append(unknown - self.missing)
         return blocks
+
+    def row(self, value: float, knots: list[float], ranks: list[float]) -> list[float]:
+        """`columns` for one value, given the arrays as lists."""
+        unknown = value != value
+        out = []
+        if len(knots) > 1:
+            out.append(0.0 if unknown else _interpolated(value, knots, ranks))
+        if len(knots) > 2 and self.deviation > 0:
+            size = (value - self.mean) / self.deviation
+            out.append(0.0 if unknown else min(max(size, -_CLIP), _CLIP))
+        if 0 < self.missing < 1:
+            out.append(unknown - self.missing)
+        return out
 
     def to_dict(self) -> dict[str, Any]:
         return {**vars(self), "knots": self.knots.tolist(), "ranks": self.ranks.tolist()}
@@ -125,7 +141,10 @@ class LinearEncoder:
 
     def transform(self, features: pd.DataFrame | CaseRows) -> Array:
         """One row per case; unknown values and levels stand at the centre."""
-        if not isinstance(features, CaseRows):
+        if isinstance(features, CaseRows):
+            if len(features) <= _FEW:
+                return self._few(features)
+        else:
             require_columns(features, [part.name for part in self.parts_])
         blocks = [block for part in self.parts_ for block in _columns(part, features)]
         return np.column_stack(blocks) if blocks else np.zeros((len(features), 0))
@@ -141,8 +160,26 @@ class LinearEncoder:
             [_Category.from_dict(item) if "levels" in item else _Number.from_dict(item) for item in data]
         )
 
+    def _few(self, features: CaseRows) -> Array:
+        """The same matrix for a few cases, value by value: a call of NumPy costs more than a value here."""
+        rows: list[list[float]] = [[] for _ in range(len(features))]
+        for part, (knots, ranks) in zip(self.parts_, self._lists, strict=True):
+            if isinstance(part, _Category):
+                for row, code in zip(rows, features.places(part.name, part.levels).tolist(), strict=True):
+                    row += [(code == k) - share for k, share in enumerate(ranks)]
+            else:
+                for row, value in zip(rows, features.numbers(part.name).tolist(), strict=True):
+                    row += part.row(value, knots, ranks)
+        return np.array(rows, np.float64).reshape(len(rows), len(self.groups_))
+
     def _set(self, parts: Sequence[_Number | _Category]) -> LinearEncoder:
         self.parts_ = list(parts)
+        self._lists = [
+            ([], part.shares.tolist())
+            if isinstance(part, _Category)
+            else (part.knots.tolist(), part.ranks.tolist())
+            for part in parts
+        ]
         groups: list[int] = []
         for part in parts:
             first = max(groups, default=-1) + 1
@@ -198,6 +235,17 @@ class TreeEncoder:
         encoder = cls()
         encoder.levels_ = dict(data["levels"])
         return encoder
+
+
+def _interpolated(value: float, knots: list[float], ranks: list[float]) -> float:
+    """What np.interp gives."""
+    after = bisect_right(knots, value)
+    if after == 0:
+        return ranks[0]
+    if after == len(knots) or knots[after - 1] == value:
+        return ranks[after - 1]
+    slope = (ranks[after] - ranks[after - 1]) / (knots[after] - knots[after - 1])
+    return slope * (value - knots[after - 1]) + ranks[after - 1]
 
 
 def _columns(part: _Number | _Category, features: pd.DataFrame | CaseRows) -> list[Array]:

@@ -96,6 +96,44 @@ class Placed:
     """The machine's decision, as JSON, where the machine decided at once."""
 
 
+# Statements of the way that every case takes, built once: building one costs as much as running it.
+_DESK = (
+    sa.select(*t.shifts.c["state", "random_share", "pricing_id"], *t.pricings.c["makers", "prices"])
+    .outerjoin_from(t.shifts, t.pricings, t.pricings.c.id == t.shifts.c.pricing_id)
+    .where(t.shifts.c.id == sa.bindparam("shift"))
+)
+_LOCKED_DESK = _DESK.with_for_update(key_share=True, of=t.shifts)
+_ROSTER = sa.select(*t.roster.c["maker", "capacity", "used", "absent"]).where(
+    t.roster.c.shift_id == sa.bindparam("shift")
+)
+_CURRENT = (
+    sa.select(t.shifts.c.id)
+    .where(
+        t.shifts.c.state == "open",
+        t.shifts.c.starts_at <= sa.bindparam("at"),
+        t.shifts.c.ends_at > sa.bindparam("at"),
+    )
+    .order_by(t.shifts.c.starts_at.desc(), t.shifts.c.id.desc())
+    .limit(1)
+)
+_KNOWN = sa.select(t.cases.c.case_id).where(t.cases.c.case_id.in_(sa.bindparam("ids", expanding=True)))
+_TAKE = (
+    sa.update(t.roster)
+    .where(
+        t.roster.c.shift_id == sa.bindparam("shift"),
+        t.roster.c.maker == sa.bindparam("of_maker"),
+        t.roster.c.absent.is_(sa.false()),
+        sa.or_(
+            t.roster.c.capacity.is_(None),
+            t.roster.c.used + sa.bindparam("units", type_=sa.Integer) <= t.roster.c.capacity,
+        ),
+    )
+    .values(used=t.roster.c.used + sa.bindparam("units", type_=sa.Integer))
+)
+_ADD_CASE, _ADD_ASSIGNMENT = sa.insert(t.cases), sa.insert(t.assignments)
+_ADD_DECISION, _ADD_EVENT = sa.insert(t.decisions), sa.insert(t.history)
+
+
 # --- the desk ---------------------------------------------------------------------------------------------
 
 
@@ -114,19 +152,10 @@ def read_desk(connection: sa.Connection, shift_id: int) -> Desk:
 
 def _desk(connection: sa.Connection, shift_id: int, *, lock: bool) -> Desk:
     """The desk; `pricing_id` is 0 where the prices on record are not for everyone on the roster."""
-    query = (
-        sa.select(*t.shifts.c["state", "random_share", "pricing_id"], *t.pricings.c["makers", "prices"])
-        .outerjoin_from(t.shifts, t.pricings, t.pricings.c.id == t.shifts.c.pricing_id)
-        .where(t.shifts.c.id == shift_id)
-    )
-    if lock:
-        query = query.with_for_update(key_share=True, of=t.shifts)
-    shift = connection.execute(query).one_or_none()
+    shift = connection.execute(_LOCKED_DESK if lock else _DESK, {"shift": shift_id}).one_or_none()
     if shift is None:
         raise not_found("shift", shift_id)
-    rows = connection.execute(
-        sa.select(*t.roster.c["maker", "capacity", "used", "absent"]).where(t.roster.c.shift_id == shift_id)
-    ).all()
+    rows = connection.execute(_ROSTER, {"shift": shift_id}).all()
     rows = sorted(rows, key=lambda row: (row.maker != MACHINE, row.maker))
     makers = tuple(row.maker for row in rows)
     room = [0.0 if r.absent else np.inf if r.capacity is None else float(r.capacity - r.used) for r in rows]
@@ -188,9 +217,7 @@ def write_prices(
 
 def current_shift(connection: sa.Connection, at: float) -> int | None:
     """The open shift that runs now, the latest to start where there are several."""
-    c = t.shifts.c
-    query = sa.select(c.id).where(c.state == "open", c.starts_at <= at, c.ends_at > at)
-    found = connection.execute(query.order_by(c.starts_at.desc(), c.id.desc()).limit(1)).scalar()
+    found = connection.execute(_CURRENT, {"at": at}).scalar()
     return None if found is None else int(found)
 
 
@@ -210,9 +237,7 @@ def known_cases(connection: sa.Connection, case_ids: Sequence[str]) -> set[str]:
     found: set[str] = set()
     for start in range(0, len(case_ids), 500):
         part = list(case_ids[start : start + 500])
-        found.update(
-            connection.execute(sa.select(t.cases.c.case_id).where(t.cases.c.case_id.in_(part))).scalars()
-        )
+        found.update(connection.execute(_KNOWN, {"ids": part}).scalars())
     return found
 
 
@@ -226,12 +251,12 @@ def hold(
     """Enter cases that wait for the next plan."""
     if not arrivals:
         return
-    connection.execute(sa.insert(t.cases), [_case_row(a, "waiting", at, import_id) for a in arrivals])
+    connection.execute(_ADD_CASE, [_case_row(a, "waiting", at, import_id) for a in arrivals])
     if import_id is None:
         events = [_event("arrived", at, actor, case_id=a.case_id) for a in arrivals]
     else:
         events = [_event("imported", at, actor, import_id=import_id, cases=len(arrivals))]
-    connection.execute(sa.insert(t.history), events)
+    connection.execute(_ADD_EVENT, events)
 
 
 def route(
@@ -250,7 +275,7 @@ def route(
     ]
     placed = [None if item is None else _choose(desk, item, rng) for item in wanted]
     connection.execute(
-        sa.insert(t.cases),
+        _ADD_CASE,
         [_case_row(a, _status(p), at, None) for a, p in zip(arrivals, placed, strict=True)],
     )
     waiting = [
@@ -259,7 +284,7 @@ def route(
         if p is None
     ]
     if waiting:
-        connection.execute(sa.insert(t.history), waiting)
+        connection.execute(_ADD_EVENT, waiting)
     made = [
         (item, p, who)
         for item, p, who in zip(wanted, placed, actors, strict=True)
@@ -322,7 +347,7 @@ def _write_assignments(
     take(connection, desk.shift_id, desk.taken)
     desk.taken.clear()
     connection.execute(
-        sa.insert(t.assignments),
+        _ADD_ASSIGNMENT,
         [
             {
                 "case_id": p.case_id,
@@ -349,9 +374,9 @@ def _write_assignments(
         if p.decision is not None
     ]
     if by_machine:
-        connection.execute(sa.insert(t.decisions), by_machine)
+        connection.execute(_ADD_DECISION, by_machine)
     connection.execute(
-        sa.insert(t.history),
+        _ADD_EVENT,
         [
             _event(
                 "assigned", at, who, p.case_id, desk.shift_id, p.maker, method=p.method, decided=p.decision
@@ -363,14 +388,8 @@ def _write_assignments(
 
 def take(connection: sa.Connection, shift_id: int, units: Mapping[str, int]) -> None:
     """Use up capacity, all of it or none: the update itself checks that there is room."""
-    c = t.roster.c
     for maker, count in sorted(units.items()):
-        room = sa.or_(c.capacity.is_(None), c.used + count <= c.capacity)
-        done = connection.execute(
-            sa.update(t.roster)
-            .where(c.shift_id == shift_id, c.maker == maker, c.absent.is_(sa.false()), room)
-            .values(used=c.used + count)
-        )
+        done = connection.execute(_TAKE, {"shift": shift_id, "of_maker": maker, "units": count})
         if done.rowcount != 1:
             raise conflict("no-room", f"{maker} has no room for {count} more case(s) in this shift")
 
@@ -524,7 +543,7 @@ def label(connection: sa.Connection, rows: Sequence[tuple[str, str]], actor: Act
         [{"of_case": case, "truth": value} for case, value in sorted(rows)],
     )
     connection.execute(
-        sa.insert(t.history),
+        _ADD_EVENT,
         [_event("labelled", at, actor, case_id=case, label=json.loads(value)) for case, value in rows],
     )
 
@@ -633,7 +652,7 @@ def _event(
 def _event_now(
     connection: sa.Connection, kind: str, at: float, actor: Actor, *where: Any, **data: Any
 ) -> None:
-    connection.execute(sa.insert(t.history), _event(kind, at, actor, *where, **data))
+    connection.execute(_ADD_EVENT, _event(kind, at, actor, *where, **data))
 
 
 record = _event_now
