@@ -24,7 +24,12 @@ from deccaf.service.keys import any_keys, create_key
 from deccaf.service.ledger import Actor
 
 DATABASE_VARIABLE = "DECCAF_DATABASE"
-_QUIET: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
+_QUIET: dict[str, Any] = {
+    "log_level": "warning",
+    "access_log": False,
+    "server_header": False,
+    "timeout_keep_alive": 75,
+}
 
 
 def initialise(url: str) -> str:
