@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 from deccaf.benchmark.bench_report import bench_report
 from deccaf.benchmark.cells import outcome
@@ -22,6 +23,7 @@ from deccaf.benchmark.runner import run_benchmark
 from deccaf.benchmark.scene import Setting
 from deccaf.benchmark.store import Store
 from deccaf.benchmark.world import Source
+from deccaf.cli import app
 from deccaf.errors import ConfigError, DataError
 from deccaf.policies import POLICIES as POLICIES_BY_NAME
 from deccaf.policies import Decided, policy
@@ -255,3 +257,35 @@ def test_unknown_names_get_a_hint():
         Source(Path("a.csv"), Path("b.csv"))
     with pytest.raises(ConfigError, match="expected an address"), cluster_of("nowhere", 1):
         pass
+
+
+TOML = """
+[world]
+rows = 30000
+[grid]
+alert_rates = [0.15]
+ratios = [0.057]
+seeds = [0]
+capacities = [0, 1]
+policies = ["ova", "deccaf"]
+[search]
+classifier = 2
+expertise = 2
+shortlist = 1
+[team]
+size = 3
+"""
+
+
+def test_the_commands_find_a_finished_folder_and_report_it(finished, tmp_path):
+    (tmp_path / "small.toml").write_text(TOML)
+    command = ["bench", "run", "--profile", str(tmp_path / "small.toml"), "--out", str(finished[0])]
+    done = CliRunner().invoke(app, [*command, "--policies", "deccaf,oracle", "--capacities", "1", "--json"])
+    assert done.exit_code == 0
+    assert [row["policy"] for row in json.loads(done.stdout)] == ["deccaf", "oracle"]
+    shown = CliRunner().invoke(app, ["bench", "report", str(finished[0]), "--out", str(tmp_path / "page")])
+    assert shown.exit_code == 0
+    assert (tmp_path / "page" / "report.html").is_file()
+    assert (tmp_path / "page" / "costs.pdf").read_bytes().startswith(b"%PDF")
+    wrong = CliRunner().invoke(app, [*command, "--seeds", "0,x"])
+    assert wrong.exit_code == 2
