@@ -17,6 +17,7 @@ from scipy import sparse
 
 from deccaf.assign.scan import Floats, Ints
 
+BROKEN = 1e-6  # of a row's largest entry: less is rounding
 Matrix = Any  # scipy's sparse arrays: their stubs know no shapes
 
 
@@ -133,6 +134,14 @@ class Programme:
     def least(self, reduced: Floats) -> Floats:
         """The cheapest column of every case."""
         return np.minimum.reduceat(reduced, self.columns.first) if len(reduced) else np.zeros(0)
+
+    @property
+    def dearest(self) -> float:
+        """What no plan can cost more than: a bound above it proves that there is no plan."""
+        if not len(self.columns):
+            return 0.0
+        most = float(np.maximum.reduceat(self.columns.cost, self.columns.first).sum())
+        return most + BROKEN * (1.0 + abs(most))
 
     def bound(self, prices: Floats) -> float:
         """What no plan can cost less than (Lagrange); `prices` have the signs that `signed` gives."""

@@ -19,11 +19,11 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from deccaf.assign.build import build_columns
-from deccaf.assign.columns import Block, Columns, Programme
+from deccaf.assign.columns import BROKEN, Block, Columns, Programme
 from deccaf.assign.flow import Deadline
 from deccaf.assign.problem import Assignment, AssignmentProblem, LimitsLike
 from deccaf.assign.random_quota import RandomDraw, draw
-from deccaf.assign.relax import BROKEN, Rounded, is_impossible, relax, round_off
+from deccaf.assign.relax import ALL_COLUMNS, Rounded, is_hopeless, is_impossible, relax, round_off
 from deccaf.assign.scan import Floats, Ints
 from deccaf.assign.solve import solve_problem
 from deccaf.assign.wishes import Balance, RandomQuota, Reviewers, Wish, by_maker
@@ -244,9 +244,12 @@ class _Desk:
         warm = self._warm_start(programme, wishes)
         if warm is not None:
             return warm
+        if is_hopeless(programme, deadline):
+            raise CapacityError(self._clash(wishes))
         relaxed = relax(programme, deadline)
         broken = BROKEN < relaxed.broken.max(initial=0.0) < np.inf
-        if broken and is_impossible(programme, self._patience()):
+        proved = relaxed.bound > programme.dearest
+        if proved or (broken and is_impossible(programme, self._patience())):
             raise CapacityError(self._clash(wishes))
         plan = round_off(programme, relaxed, deadline, gap)
         if plan is None:
@@ -322,12 +325,17 @@ class _Desk:
         return Deadline(max(self.deadline.left(), 10.0))
 
     def _clash(self, wishes: Sequence[Wish]) -> str:
-        """The smallest set of wishes that cannot be granted together."""
+        """The smallest set of wishes that cannot be granted together.
+
+        For many columns only quick proofs are looked for: a smaller set that fails by a hair may be missed.
+        """
         prefix = f"{self.problem.name}: " if self.problem.name else ""
         deadline = self._patience()
         for size in range(len(wishes)):
             for some in combinations(wishes, size):
-                if is_impossible(self.programme(some), deadline):
+                programme = self.programme(some)
+                small = len(programme.columns) <= ALL_COLUMNS
+                if (is_impossible if small else is_hopeless)(programme, deadline):
                     return prefix + _clash_message([wish.name for wish in some])
         return prefix + _clash_message([wish.name for wish in wishes])
 

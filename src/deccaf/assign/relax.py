@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp, minimize
 
-from deccaf.assign.columns import Programme
+from deccaf.assign.columns import BROKEN, Programme
 from deccaf.assign.flow import Deadline
 from deccaf.assign.scan import Bools, Floats, Ints
 
@@ -28,7 +28,6 @@ MOST = 1e6  # penalty on one unit of a row, times the spread of the costs: beyon
 SANE = 100.0  # the same for the first prices
 OPEN = (300, 1_500, 8_000)  # columns beside the relaxation's own among which a plan is looked for
 PROVED_IMPOSSIBLE = 2  # SciPy's status
-BROKEN = 1e-6  # of a row's largest entry: less is rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +79,7 @@ def relax(
             if bound >= best.bound
             else replace(found, prices=best.prices, bound=best.bound)
         )
-        if deadline.left() <= 0:
+        if deadline.left() <= 0 or best.bound > programme.dearest:
             break
         more = _missing(programme, programme.reduced(found.prices), kept)
         done = value - best.bound <= LP_GAP * max(abs(value), 1e-9) or not more.any()
@@ -100,7 +99,7 @@ def _ascend(programme: Programme, deadline: Deadline) -> Floats:
     """
     rows, spread = len(programme.lower), float(np.ptp(programme.columns.cost))
     low, high = np.isfinite(programme.lower), np.isfinite(programme.upper)
-    most = SANE * spread
+    most = SANE * spread if spread > 0 else 1.0
     bounds = [(0.0, most if allowed else 0.0) for allowed in np.append(low, high)]
     limits = np.where(np.append(low, high), np.append(programme.lower, -programme.upper), 0.0)
     both = np.zeros(2 * rows)
@@ -235,8 +234,16 @@ def round_off(programme: Programme, relaxed: Relaxation, deadline: Deadline, tar
         best = found if found.objective < best.objective else replace(best, bound=found.bound)
 
 
+def is_hopeless(programme: Programme, deadline: Deadline) -> bool:
+    """A quick proof, found where rows are broken by more than a little: prices under which all plans pay."""
+    nothing = programme.phase_one()
+    return bool(len(nothing.lower)) and nothing.bound(_ascend(nothing, deadline)) > BROKEN
+
+
 def is_impossible(programme: Programme, deadline: Deadline) -> bool:
     """Whether it is proved that no plan holds all rows: by prices, or for few columns by the solver."""
+    if is_hopeless(programme, deadline):
+        return True
     nothing = programme.phase_one()
     if relax(nothing, deadline, np.zeros(len(programme.lower)), 1.0).bound > BROKEN:
         return True
