@@ -21,12 +21,13 @@ from deccaf.service.api import cases, health, models, people, plans, queue, repo
 from deccaf.service.api.common import Problem
 from deccaf.service.core import Service
 from deccaf.service.limits import LimitsMiddleware, problem
+from deccaf.service.pages import routers
 from deccaf.service.refusals import RefusedError
 
 log = logging.getLogger("deccaf.service")
 
 PUBLIC = ("/healthz", "/readyz", "/openapi.json")
-"""All paths that answer without a key."""
+"""All paths that answer without a key, beside the files under /static and the form to sign in."""
 RETRY_SECONDS = "1"
 
 
@@ -49,6 +50,8 @@ def create_app(service: Service) -> FastAPI:
     app.state.service = service
     for part in (health, people, shifts, cases, plans, queue, models, reports):
         app.include_router(part.router)
+    for pages in routers:
+        app.include_router(pages)
     for kind, handler in _HANDLERS.items():
         app.add_exception_handler(kind, handler)
 

@@ -19,6 +19,7 @@ from deccaf.service.intake import Intake
 from deccaf.service.jobs import Worker
 from deccaf.service.keys import KeyRing
 from deccaf.service.limits import Limits
+from deccaf.service.watching import Watcher
 from deccaf.service.writer import Writer
 
 log = logging.getLogger("deccaf.service")
@@ -93,6 +94,7 @@ class Service:
         self.intake = Intake(self.engine, self.writer, self.models)
         self.keys = KeyRing(self.engine)
         self.metrics = Metrics()
+        self.watcher = Watcher(self.engine, self.models, self.metrics.registry)
         self.rng = np.random.default_rng()
         self.worker = Worker(self.engine, url)
         self._stop = threading.Event()
@@ -134,7 +136,7 @@ class Service:
     def _keep_house(self) -> None:
         ticks = 0
         while not self._stop.wait(TICK_SECONDS):
-            for duty in (self.models.refresh, self._expire, self._renew_prices, self.worker.look):
+            for duty in self._duties:
                 try:
                     duty()
                 except Exception as error:
@@ -143,6 +145,10 @@ class Service:
             ticks += 1
             if ticks % 3600 == 0:
                 self.writer.submit(lambda connection: forget_old(connection, time.time()))
+
+    @property
+    def _duties(self) -> tuple[Callable[[], object], ...]:
+        return (self.models.refresh, self._expire, self._renew_prices, self.worker.look, self.watcher.look)
 
     def _expire(self) -> None:
         at = time.time()

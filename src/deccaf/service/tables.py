@@ -276,5 +276,14 @@ answers = _table(
     sa.Index("ix_answers_at", "at"),
 )
 
+sessions = _table(
+    "sessions",
+    sa.Column("hash", sa.Text, primary_key=True),
+    _ref("key_id", "keys.id"),
+    _at("created_at"),
+    _at("expires_at"),
+    sa.Index("ix_sessions_expires", "expires_at"),
+)
+
 APPEND_ONLY = ("history", "labels", "decisions", "activations", "pricings")
 """Tables whose rows can be added but neither changed nor removed."""

@@ -21,6 +21,7 @@ from deccaf.capacity import Capacity
 from deccaf.config import ConstraintsTable
 from deccaf.costs import MACHINE, Costs
 from deccaf.errors import ConfigError, DataError, ModelFileError, did_you_mean, show
+from deccaf.evaluate.drift import profile
 from deccaf.schema import Columns, Schema
 from deccaf.system.constraints import (
     Granter,
@@ -560,6 +561,7 @@ def _facts(history: History, method: str, costs: Costs) -> dict[str, Any]:
         "decisions": {
             str(name): int(count) for name, count in history.expert.value_counts().sort_index().items()
         },
+        "profile": {str(name): profile(history.features[name]) for name in history.features},
     }
     if history.time is not None and len(history.time):
         facts["time"] = [_plain_time(history.time.min()), _plain_time(history.time.max())]
