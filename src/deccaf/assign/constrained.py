@@ -30,6 +30,7 @@ from deccaf.assign.wishes import Balance, RandomQuota, Reviewers, Wish, by_maker
 from deccaf.errors import CapacityError, ConfigError, SolverError
 
 LIMITS = "limits"
+RELAX_SHARE = 0.7  # of the time for a plan, at most, before a whole plan is looked for
 MAIN_SHARE = 0.6  # of the time, at most, for the plan; the rest is for the prices of the wishes
 
 
@@ -246,7 +247,7 @@ class _Desk:
             return warm
         if is_hopeless(programme, deadline):
             raise CapacityError(self._clash(wishes))
-        relaxed = relax(programme, deadline)
+        relaxed = relax(programme, Deadline(RELAX_SHARE * max(deadline.left(), 0.0)))
         broken = BROKEN < relaxed.broken.max(initial=0.0) < np.inf
         proved = relaxed.bound > programme.dearest
         if proved or (broken and is_impossible(programme, self._patience())):

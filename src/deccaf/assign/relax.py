@@ -19,11 +19,11 @@ from deccaf.assign.flow import Deadline
 from deccaf.assign.scan import Bools, Floats, Ints
 
 ALL_COLUMNS = 20_000  # up to here the relaxation is solved at once
-SMOOTHING = (1.0, 0.2, 0.05, 0.01)  # of the mean cost
-STEPS = 40
+SMOOTHING = (1.0, 0.2, 0.05, 0.02, 0.01)  # of the mean cost
+STEPS = 120
 KEPT = 1.5  # columns a case, on average, that start the relaxation
 ROUNDS = 60
-LP_GAP = 1e-6  # of the objective: the relaxation is solved when its bound is this close
+LP_GAP = 3e-5  # of the objective: the relaxation is solved when its bound is this close
 MOST = 1e6  # penalty on one unit of a row, times the spread of the costs: beyond it a row cannot be held
 SANE = 100.0  # the same for the first prices
 OPEN = (300, 1_500, 8_000)  # columns beside the relaxation's own among which a plan is looked for
