@@ -302,6 +302,7 @@ def main() -> None:
                     numbers |= streaming(url, folder, stage, wish.rate, wish.minutes)
                 elif large is not None:
                     numbers |= large_file(url, folder, *large)
+                print(kind, part, {name: round(value, 3) for name, value in numbers.items()}, file=sys.stderr)
             found[kind] = numbers
     table = pd.DataFrame(found)
     table["bar"] = [BARS.get(row, np.nan) for row in table.index]

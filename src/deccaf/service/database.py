@@ -61,7 +61,11 @@ def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
         except BaseException:
             connection.rollback()
             raise
-        connection.commit()
+        try:
+            connection.commit()
+        except BaseException:
+            connection.invalidate()  # whatever is left of the transaction ends with the connection
+            raise
 
 
 @contextmanager
