@@ -70,7 +70,7 @@ def _demo(database: str | None, host: str, port: int) -> None:
         say("Generating cases, simulating a team, learning from its decisions (a quarter of a minute) ...")
         with run.demo(url) as (app, secret):
             say(f"deccaf on http://{host}:{port}, with nine simulated analysts at work; stop with Ctrl-C.")
-            say("A lead's key for this demo:")
+            say("Open that address in a browser and sign in with this key, a lead's:")
             print(secret, flush=True)
             say(f"Try: curl -H 'Authorization: Bearer {secret}' http://{host}:{port}/v1/reports/shift")
             run.listen(app, host, port)

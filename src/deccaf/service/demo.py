@@ -53,9 +53,12 @@ TEAM = "demo desk"
 CAPACITY = 60
 SHIFT = timedelta(minutes=20)
 """A day of the demo."""
+LOOK_SECONDS = 10.0
 PER_SECOND = 1.0
 """Cases that arrive, on average: more than twice what the team can review."""
 _FORECAST = 500
+_COMING = 0.3
+"""Share of the cases that are still to come."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +83,8 @@ def build_stage(applications: int = 120_000, seed: int = 0) -> Stage:
     cases = Cases.from_frame(frame, columns=Columns(label="fraud_bool", time="month"), costs=costs)
     fit = cases.between(6, 7)
     team = SyntheticTeam.sample([paper_group()], fit, costs, seed, classifier_cost=threshold_cost(fit, costs))
-    past, coming = cases.between(stop=7), cases.between(start=7)
+    later = np.random.default_rng(seed).random(len(cases)) < _COMING
+    past, coming = cases.take(~later), cases.take(later)  # by lot, not by time: a quiet day has no drift
     log_ = Decisions.from_frame(random_history(team, past, seed), cases=past, classes=costs.classes)
     model = DeCCaF(costs, decision_parts=("rates", "pooled")).fit_cases(past, log_)
     plain = frame.set_index("case_id").loc[list(coming.ids), cases.schema.names].astype(object)
@@ -114,6 +118,7 @@ def furnish(service: Service, stage: Stage) -> str:
         put_in_force(connection, model["id"], "activate", who, at)
         open_day(connection, stage, 1, at)
     service.models.refresh()
+    service.watcher.every = LOOK_SECONDS
     return secret
 
 

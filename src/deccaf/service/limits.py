@@ -40,7 +40,13 @@ class Limits:
     rows: int = 200_000
     columns: int = 2_000
     bulk_cases: int = 10_000
-    upload_paths: tuple[str, ...] = ("/v1/imports", "/v1/models", "/setup/history", "/setup/cases")
+    upload_paths: tuple[str, ...] = (
+        "/v1/imports",
+        "/v1/models",
+        "/setup/history",
+        "/setup/cases",
+        "/models/upload",
+    )
     """Where files come in: streamed, not parsed as JSON."""
 
 

@@ -1,0 +1,163 @@
+"""*Models*: versions, how each has done while in force, activate, roll back, fit anew, upload."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from anyio import to_thread
+from fastapi import APIRouter, Request, Response
+from starlette.datastructures import UploadFile
+
+from deccaf.service import jobs, ledger, reading, scoring
+from deccaf.service import tables as t
+from deccaf.service.api.common import Here, Id
+from deccaf.service.api.models import add_model, put_in_force
+from deccaf.service.pages.access import LeadHere, checked_form
+from deccaf.service.pages.render import PageRoute, go, page
+from deccaf.service.refusals import conflict, invalid, not_found
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+LATEST = 10_000
+
+
+@router.get("/models")
+def models(here: Here, visitor: LeadHere) -> Response:
+    """All versions, the newest first."""
+    return page("models.html", visitor, **here.read(_look))
+
+
+@router.get("/models/jobs")
+def job_list(here: Here, visitor: LeadHere) -> Response:
+    """The part of the page that moves while a model is fitted."""
+    return page("jobs.html", visitor, jobs=here.read(_jobs))
+
+
+@router.post("/models/refit")
+async def refit(request: Request, here: Here, visitor: LeadHere) -> Response:
+    """Fit a new model on everything that is labelled, in the background."""
+    form = await checked_form(request, visitor)
+    params = {"name": str(form.get("name") or "refit")[:100], "activate": form.get("activate") == "yes"}
+
+    def change(connection: sa.Connection) -> None:
+        at, c = time.time(), t.jobs.c
+        running = sa.select(c.id).where(c.kind == "refit", c.state.in_(("queued", "running"))).limit(1)
+        if connection.execute(running).scalar() is not None:
+            raise conflict("refit-runs", "a model is being fitted already")
+        job = jobs.enqueue(connection, "refit", params, visitor.actor.key_id, at)
+        ledger.record(connection, "refit asked for", at, visitor.actor, job=job)
+
+    await here.writer.run(change)
+    return go("/models")
+
+
+@router.post("/models/{model_id}/activate")
+async def activate(model_id: Id, request: Request, here: Here, visitor: LeadHere) -> Response:
+    """Put a version in force (going back to an earlier one is the same)."""
+    await checked_form(request, visitor)
+
+    def change(connection: sa.Connection) -> None:
+        if connection.execute(sa.select(t.models.c.id).where(t.models.c.id == model_id)).scalar() is None:
+            raise not_found("model", model_id)
+        put_in_force(connection, model_id, "activate", visitor.actor, time.time())
+
+    await here.writer.run(change)
+    await to_thread.run_sync(here.models.refresh)
+    return go("/models")
+
+
+@router.post("/models/upload")
+async def upload(request: Request, here: Here, visitor: LeadHere) -> Response:
+    """A model file from `deccaf fit`, checked where it can do no harm before it is stored."""
+    form = await checked_form(request, visitor)
+    file = form.get("file")
+    if not isinstance(file, UploadFile) or not file.filename:
+        raise invalid("no-file", "choose a model file (.deccaf) first")
+    with tempfile.TemporaryDirectory(prefix="deccaf-upload-") as folder:
+        path = Path(folder) / "upload.deccaf"
+        path.write_bytes(await file.read())
+        await to_thread.run_sync(reading.check_model, path)
+        content = path.read_bytes()
+    found = await to_thread.run_sync(scoring.load, content)
+    digest = hashlib.sha256(content).hexdigest()
+    name = "".join(ch for ch in Path(file.filename).stem if ch.isprintable())[:100] or "model"
+    await here.writer.run(
+        lambda c: add_model(c, name, "upload", digest, content, found.training_, visitor.actor, time.time())
+    )
+    return go("/models")
+
+
+def _look(connection: sa.Connection) -> dict[str, Any]:
+    m, a = t.models.c, t.activations.c
+    rows = connection.execute(
+        sa.select(*m["id", "name", "source", "size", "summary", "created_at"]).order_by(m.id.desc()).limit(50)
+    ).all()
+    times: dict[int, list[Any]] = {}
+    for row in connection.execute(sa.select(*a["model_id", "at", "kind"]).order_by(a.id)):
+        times.setdefault(row.model_id, []).append(row)
+    done = _in_force(connection)
+    active = scoring.active_model(connection)
+    versions = [
+        {
+            "id": row.id,
+            "name": row.name,
+            "source": row.source,
+            "size": row.size,
+            "created_at": row.created_at,
+            "facts": json.loads(row.summary),
+            "active": row.id == active,
+            "times": times.get(row.id, []),
+            "done": done.get(row.id),
+        }
+        for row in rows
+    ]
+    return {"versions": versions, "jobs": _jobs(connection)}
+
+
+def _in_force(connection: sa.Connection) -> dict[int, dict[str, Any]]:
+    """For the latest decisions: how many cases each model gave out, and how many turned out wrong."""
+    a, d, c = t.assignments.c, t.decisions.c, t.cases.c
+    wrong = sa.case((d.decision != c.label, 1), else_=0)
+    latest = sa.select(t.labels.c.case_id).order_by(t.labels.c.id.desc()).limit(LATEST).subquery()
+    query = (
+        sa.select(
+            a.model_id,
+            sa.func.count().label("labelled"),
+            sa.func.sum(wrong).label("wrong"),
+            sa.func.avg(a.expected_loss).label("expected"),
+        )
+        .join_from(latest, t.cases, c.case_id == latest.c.case_id)
+        .join(t.assignments, sa.and_(a.case_id == c.case_id, a.state == "decided"))
+        .join(t.decisions, d.case_id == c.case_id)
+        .where(a.model_id.is_not(None))
+        .group_by(a.model_id)
+    )
+    return {
+        int(row.model_id): {
+            "labelled": row.labelled,
+            "wrong": int(row.wrong),
+            "expected": float(row.expected),
+        }
+        for row in connection.execute(query)
+    }
+
+
+def _jobs(connection: sa.Connection) -> list[dict[str, Any]]:
+    rows = connection.execute(sa.select(t.jobs).order_by(t.jobs.c.id.desc()).limit(5)).all()
+    return [
+        {
+            "id": row.id,
+            "state": row.state,
+            "created_at": row.created_at,
+            "finished_at": row.finished_at,
+            "params": json.loads(row.params),
+            "result": json.loads(row.result) if row.result else {},
+        }
+        for row in rows
+    ]

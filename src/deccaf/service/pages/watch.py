@@ -1,0 +1,89 @@
+"""*Watch*: drift, calibration, people who are not themselves, labels that come late; what then happens."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import sqlalchemy as sa
+from anyio import to_thread
+from fastapi import APIRouter, Request, Response
+
+from deccaf.service import tables as t
+from deccaf.service import watching
+from deccaf.service.api.common import Here
+from deccaf.service.pages.access import LeadHere, checked_form
+from deccaf.service.pages.render import PageRoute, go, page
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+SHOWN_FEATURES = 12
+
+
+@router.get("/watch")
+def watch(here: Here, visitor: LeadHere) -> Response:
+    """The latest look, with the reasons for every alert."""
+
+    def look(connection: sa.Connection) -> dict[str, Any]:
+        h = t.history.c
+        latest = (
+            sa.select(t.history).where(h.kind.in_(("alert raised", "alert cleared"))).order_by(h.id.desc())
+        )
+        rows = connection.execute(latest.limit(20)).all() if report.at else []
+        events = [(row.at, row.kind, json.loads(row.data)) for row in rows]
+        return {"wish": watching.read_wish(connection), "events": events}
+
+    report = here.watcher.report
+    found = here.read(look)
+    return page(
+        "watch.html",
+        visitor,
+        report=report,
+        limit=watching.INDEX_LIMIT,
+        features=report.features[:SHOWN_FEATURES],
+        finding=_finding(report),
+        people=_people(report),
+        most=max([w.high for w in report.experts] or [1.0]),
+        **found,
+    )
+
+
+@router.post("/watch/now")
+async def look_now(request: Request, here: Here, visitor: LeadHere) -> Response:
+    """Look now instead of in a minute."""
+    await checked_form(request, visitor)
+    await to_thread.run_sync(here.watcher.look_now, time.time())
+    return go("/watch")
+
+
+@router.post("/watch/wish")
+async def set_wish(request: Request, here: Here, visitor: LeadHere) -> Response:
+    """Say whether an alert starts a refit."""
+    form = await checked_form(request, visitor)
+    refit, activate = form.get("refit") == "yes", form.get("activate") == "yes"
+    await here.writer.run(lambda c: watching.write_wish(c, refit, activate, visitor.actor, time.time()))
+    return go("/watch")
+
+
+def _finding(report: watching.Report) -> str:
+    if not report.features:
+        return f"Too few cases to say whether they have changed ({report.cases} of {watching.FEWEST_CASES})"
+    odd = [name for name, _, is_odd in report.features if is_odd]
+    if not odd:
+        return f"Today's {report.cases:,} cases look like those the model was trained on"
+    return f"{', '.join(odd[:3])} no longer {'looks' if len(odd) == 1 else 'look'} as in training"
+
+
+def _people(report: watching.Report) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": w.name,
+            "rate": w.seen,
+            "low": w.low,
+            "high": w.high,
+            "odd": w.odd,
+            "note": f"of {w.labelled}, {w.expected:.0%} expected",
+        }
+        for w in report.experts
+    ]
