@@ -10,7 +10,7 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +26,7 @@ from deccaf.service.refusals import conflict
 from deccaf.service.writer import Writer
 
 TOGETHER = 128
+IN_FLIGHT = 2
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ class Intake:
         self._engine, self._writer, self._registry = engine, writer, registry
         self._rng = np.random.default_rng(seed)
         self._waiting: queue.SimpleQueue[Incoming | None] = queue.SimpleQueue()
+        self._seen: tuple[tuple[int | None, int], tuple[str, ...]] = ((None, 0), ())
+        self._slots = threading.Semaphore(IN_FLIGHT)
         self._thread = threading.Thread(target=self._serve, name="deccaf-intake", daemon=True)
         self._thread.start()
 
@@ -65,8 +68,11 @@ class Intake:
         self._thread.join(timeout=30)
 
     def _serve(self) -> None:
-        while (first := self._waiting.get()) is not None:
-            group, last = [first], False
+        """While one group is being written the next is scored; a third collects whatever comes meanwhile."""
+        last = False
+        while not last and (first := self._waiting.get()) is not None:
+            self._slots.acquire()
+            group = [first]
             while len(group) < TOGETHER and not last:
                 try:
                     following = self._waiting.get_nowait()
@@ -76,30 +82,45 @@ class Intake:
                     last = True
                 else:
                     group.append(following)
-            for shift in dict.fromkeys(case.shift_id for case in group):
-                self._route([case for case in group if case.shift_id == shift])
-            if last:
-                return
+            parts = [[c for c in group if c.shift_id == s] for s in dict.fromkeys(c.shift_id for c in group)]
+            for part in parts[:-1]:
+                self._route(part)
+            self._route(parts[-1], self._slots.release)
+        for _ in range(IN_FLIGHT):
+            self._slots.acquire(timeout=30)
 
-    def _route(self, group: list[Incoming]) -> None:
+    def _route(self, group: list[Incoming], then: Callable[[], None] = lambda: None) -> None:
+        """Score a group and have it written; everybody is answered from there."""
         try:
             arrivals = self._scored(group)
-            answers = self._writer.submit(lambda c: self._change(c, group, arrivals)).result()
+            written = self._writer.submit(lambda connection: self._change(connection, group, arrivals))
         except Exception as error:
-            if len(group) > 1 and not database.passes_by_itself(
-                error
-            ):  # one of them is the reason: each alone
-                for case in group:
-                    self._route([case])
-            else:
-                for case in group:
-                    case.answer.set_exception(error)
+            then()
+            self._fail(group, error)
             return
-        for case, answer in zip(group, answers, strict=True):
+        written.add_done_callback(lambda done: self._answer(group, done, then))
+
+    def _answer(
+        self, group: list[Incoming], done: Future[list[Answer | Exception]], then: Callable[[], None]
+    ) -> None:
+        then()
+        error = done.exception()
+        if error is not None:
+            self._fail(group, error)
+            return
+        for case, answer in zip(group, done.result(), strict=True):
             if isinstance(answer, Answer):
                 case.answer.set_result(answer)
             else:
                 case.answer.set_exception(answer)
+
+    def _fail(self, group: list[Incoming], error: BaseException) -> None:
+        if len(group) > 1 and not database.passes_by_itself(error):  # one of them is the reason: each alone
+            for case in group:
+                self._route([case])
+            return
+        for case in group:
+            case.answer.set_exception(error)
 
     def _scored(self, group: Sequence[Incoming]) -> list[Arrival]:
         """What is believed about each case: what the caller gave, or the active model."""
@@ -118,7 +139,7 @@ class Intake:
     def _makers(self, shift_id: int | None) -> tuple[str, ...]:
         """Who is on the roster, as far as scoring must know; the transaction looks again."""
         key = (shift_id, int(time.time()))
-        if getattr(self, "_seen", (None, ()))[0] != key:
+        if self._seen[0] != key:
             with self._engine.connect() as connection:
                 shift = ledger.current_shift(connection, time.time()) if shift_id is None else shift_id
                 self._seen = (key, ledger.roster_makers(connection, shift))
