@@ -144,7 +144,7 @@ def test_the_report_needs_the_results_alone(finished, tmp_path):
         == len(list(tmp_path.glob("*.pdf")))
     )
     assert "\\begin{tabular}" in (tmp_path / "costs.tex").read_text()
-    assert set(POLICIES) <= set(pd.read_csv(tmp_path / "costs.csv"))
+    assert set(POLICIES) <= set(pd.read_csv(tmp_path / "costs.csv")["Policy"])
     with pytest.raises(DataError, match="no finished cells"):
         bench_report(tmp_path)
 
