@@ -188,7 +188,8 @@ class Coverage:
         true = (own + people * self.errors[rows, target] * costs[y].sum(axis=1)).mean()
         # a case drawn twice has one logged decision: its rows are one observation
         terms = (both.inverse_propensity(), both.doubly_robust())
-        return float(true), [mean_with_interval(values, group=rows) for values in terms]
+        event = both.event()
+        return float(true), [mean_with_interval(t, group=rows, event=event) for t in terms]
 
 
 def coverage(repetitions: int, cases: int) -> int:

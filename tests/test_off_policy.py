@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from deccaf.errors import ConfigError, DataError
 from deccaf.evaluate.fairness import by_group
-from deccaf.evaluate.off_policy import logged, mean_with_interval
+from deccaf.evaluate.off_policy import Logged, logged, mean_with_interval
 from deccaf.evaluate.propensity import estimate_propensities, given_propensities_notes
 
 
@@ -42,8 +42,8 @@ def test_intervals_by_hand() -> None:
     assert found.per_100().value == 250
 
 
-def simulated(rng: np.random.Generator, strength: float, n: int = 1500) -> tuple[np.ndarray, np.ndarray]:
-    """A one-decision log of three experts of known skill; gives the terms of both estimates."""
+def simulated(rng: np.random.Generator, strength: float, n: int = 1500) -> Logged:
+    """A one-decision log of three experts of known skill; gives what the estimates need."""
     x = rng.normal(size=n)
     wrong = 1 / (1 + np.exp(2 - np.outer(x, [1.0, 0.0, -1.0])))
     lean = np.exp(strength * np.outer(x, [1.0, 0.0, -1.0]))
@@ -53,10 +53,9 @@ def simulated(rng: np.random.Generator, strength: float, n: int = 1500) -> tuple
     target = np.where(x > 0, 2, 0)  # the better one of the two that differ
     here = np.arange(n)
     crude = np.full((n, 3), 0.3)  # a wrong model of costs: the estimate must not need it
-    both = logged(
+    return logged(
         target == who, propensity[here, who], cost, np.zeros(n), crude[here, who], crude[here, target]
     )
-    return both.inverse_propensity(), both.doubly_robust()
 
 
 @pytest.mark.parametrize("strength", [0.0, 0.7])
@@ -67,8 +66,9 @@ def test_intervals_cover_the_true_cost(strength: float) -> None:
     truth = 2 * (1 / (1 + np.exp(2 + np.abs(x)))).mean()
     hits = np.zeros(2)
     for _ in range(200):
-        for k, terms in enumerate(simulated(rng, strength)):
-            found = mean_with_interval(terms)
+        both = simulated(rng, strength)
+        for k, terms in enumerate((both.inverse_propensity(), both.doubly_robust())):
+            found = mean_with_interval(terms, event=both.event())
             hits[k] += found.low <= truth <= found.high
     assert ((hits >= 180) & (hits <= 198)).all(), hits
 

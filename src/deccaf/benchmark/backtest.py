@@ -257,11 +257,15 @@ def _collected(
     group = splitting_group(cases)
     member = None if group is None else group.to_numpy()[terms.index]
 
-    def estimate(values: pd.Series) -> Estimate:
-        return mean_with_interval(values.to_numpy(), member, options.confidence).per_100()
+    event = max(part.event for part in tested)
+
+    def estimate(values: pd.Series, weighted: bool) -> Estimate:
+        size = event if weighted else 0.0
+        return mean_with_interval(values.to_numpy(), member, options.confidence, size).per_100()
 
     deferred = pd.concat([part.deferred for part in tested], axis=1).mean(axis=1)
-    found = {name: estimate(terms[name]) for name in terms}
+    # a policy that lets no person decide, or what really happened, needs no weights
+    found = {name: estimate(terms[name], name != HISTORY and deferred[str(name)] > 0) for name in terms}
     table = pd.DataFrame(
         {
             name: {"cost": e.value, "low": e.low, "high": e.high, "deferred": deferred[str(name)]}
@@ -269,7 +273,7 @@ def _collected(
         }
     ).T
     others = [name for name in terms if name != "deccaf"]
-    saved = {name: estimate(terms[name] - terms["deccaf"]) for name in others}
+    saved = {name: estimate(terms[name] - terms["deccaf"], False) for name in others}
     savings = pd.DataFrame({n: {"saved": e.value, "low": e.low, "high": e.high} for n, e in saved.items()}).T
     draws = len(tested) / folds
     received = pd.concat([part.received for part in tested]).groupby(level=0).sum() / draws

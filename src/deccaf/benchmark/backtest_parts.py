@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -146,6 +146,8 @@ class Tested:
     rows: pd.DataFrame
     calibration: pd.DataFrame
     effective: float = np.inf
+    event: float = 0.0
+    """How large a costly decision counts in an estimate, for its interval."""
 
 
 def known_part(part: Part, options: Options, draw: int) -> Tested:
@@ -200,7 +202,8 @@ def estimated_part(part: Part, options: Options) -> Tested:
     chosen = np.where(found.maker == 0, found.machine_says, np.where(matched, part.log.decision[mine], -1))
     own = np.where(found.maker == 0, part.cost_of[here, found.machine_says], observed)
     rows = _rows(part, found.maker, chosen, own, weight)
-    return _tested(part, terms, decided, room, beliefs, rows, effective)
+    tested = _tested(part, terms, decided, room, beliefs, rows, effective)
+    return replace(tested, event=both.event())
 
 
 def _policy(name: str) -> Policy:
