@@ -102,7 +102,8 @@ def test_twenty_quiet_days_then_one_shifted_feature_and_one_careless_reviewer(da
     assert days.live(202).alerts == []
     kinds = [(row.kind, json.loads(row.data)["alert"]) for row in _events(days.world)]
     assert ("alert raised", "drift amount") in kinds
-    assert kinds[-2:] == [("alert raised", "errors ann"), ("alert cleared", "errors ann")]
+    assert ("alert raised", "errors ann") in kinds
+    assert kinds[-1] == ("alert cleared", "errors ann")
 
 
 def _on_the_page(desk: World) -> bool:

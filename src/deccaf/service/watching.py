@@ -109,14 +109,15 @@ class Report:
             found.append(Alert("drift", said, refit, "score"))
         if self.truth_odd:
             said = (
-                f"{self.truth_seen:.1%} of the fresh labels are {self.truth_name}, the model expected "
-                f"{self.truth_expected:.1%}"
+                f"{100 * (self.truth_seen or 0):.1f} % of the fresh labels are {self.truth_name}, "
+                f"the model expected {100 * (self.truth_expected or 0):.1f} %"
             )
             found.append(Alert("calibration", said, "Refit the model on the fresh labels.", "truth"))
         found += [
             Alert(
                 "errors",
-                f"{w.name} was wrong on {w.seen:.0%} of {w.labelled} cases, {w.expected:.0%} was expected",
+                f"{w.name} was wrong on {100 * w.seen:.0f} % of {w.labelled} cases, "
+                f"{100 * w.expected:.0f} % was expected",
                 f"Talk to {w.name}; refit the model if it lasts.",
                 w.name,
             )

@@ -48,13 +48,10 @@ def cost_bars(rows: Sequence[tuple[str, float | None, str]]) -> Markup:
 
 
 def curve(
-    points: Sequence[tuple[float, float]],
-    here: tuple[float, float] | None,
-    now: tuple[float, float],
-    x_name: str,
+    points: Sequence[tuple[float, float]], here: tuple[float, float] | None, now: tuple[float, float]
 ) -> Markup:
     """A falling line of cost over capacity, where we stand, and where the sliders are."""
-    width, height, left, low = 640, 260, 64, 220
+    width, height, left, low = 640, 232, 64, 206
     xs = [x for x, _ in points] + ([here[0]] if here else [])
     ys = [y for _, y in points] + ([here[1]] if here else []) + [now[1]]
     x_most, y_most = max(xs) or 1.0, max(ys) * 1.08 or 1.0
@@ -69,10 +66,9 @@ def curve(
     parts.append(Markup('<path class="line" d="{}"/>').format(path))
     for x in sorted({round(x) for x, _ in points}):
         parts.append(_text(at(x, 0)[0], low + 18, f"{x} %", "tick", "middle"))
-    parts.append(_text((left + width) / 2, height - 4, x_name, "tick", "middle"))
     parts += _mark(at(*now), "now", "today")
     told = f"Cost now {amount(now[1])}"
-    if here is not None:
+    if here is not None and here != now:
         parts += _mark(at(*here), "here", "what if")
         told += f", with the sliders {amount(here[1])}"
     return _svg(width, height, told, *parts)
@@ -93,6 +89,9 @@ def intervals(rows: Sequence[dict[str, Any]], most: float, reference: float | No
             continue
         low, mid, high = (_LABEL + width * min(row[k], most) / most for k in ("low", "rate", "high"))
         kind = "odd" if row.get("odd") else "dot"
+        if row.get("expected") is not None:
+            x = _LABEL + width * min(row["expected"], most) / most
+            parts.append(_line(x, y - 9, x, y + 9, "expected"))
         parts += [
             _line(low, y, high, y, f"{kind}-line"),
             Markup('<circle class="{}" cx="{:.1f}" cy="{}" r="5"/>').format(kind, mid, y),
@@ -121,37 +120,37 @@ def calibration(points: Sequence[dict[str, float]]) -> Markup:
 def heat(names: Sequence[str], share: Sequence[Sequence[float]]) -> Markup:
     """Who would disagree with whom: darker is more often."""
     size = len(names)
-    cell = max(min(46, 640 // max(size + 3, 1)), 9)
-    left = 150
-    top_value = max((share[a][b] for a in range(size) for b in range(size) if a != b), default=1.0) or 1.0
+    cell, left, top = max(min(46, 640 // max(size + 3, 1)), 9), 150, 84
+    values = [share[a][b] for a in range(size) for b in range(size) if a != b]
+    least, reach = min(values), max(max(values) - min(values), 1e-9)
+    small = "label small" if cell < 20 else "label"
     parts = []
     for a, name in enumerate(names):
+        middle = a * cell + cell * 0.65
+        parts.append(_text(left - 8, top + middle, name, small, "end"))
+        turn = f"rotate(-35 {left + middle:.0f} {top - 8})"
         parts.append(
-            _text(left - 8, a * cell + cell * 0.65, name, "label small" if cell < 20 else "label", "end")
+            Markup('<text class="{}" x="{:.0f}" y="{}" transform="{}">{}</text>').format(
+                small, left + middle, top - 8, turn, name
+            )
         )
         for b, other in enumerate(names):
-            if a == b:
-                continue
-            told = f"{name} and {other}: {100 * share[a][b]:.0f} %"
-            shade = share[a][b] / top_value
-            parts.append(
-                Markup(
-                    '<rect class="heat" x="{}" y="{}" width="{}" height="{}" fill-opacity="{:.2f}">'
-                    "<title>{}</title></rect>"
-                ).format(left + b * cell, a * cell, cell - 1, cell - 1, 0.06 + 0.94 * shade, told)
-            )
-            if cell >= 36:
-                kind = "on-heat" if shade > 0.55 else "value small"
-                parts.append(
-                    _text(
-                        left + b * cell + cell / 2,
-                        a * cell + cell * 0.62,
-                        f"{100 * share[a][b]:.0f}",
-                        kind,
-                        "middle",
-                    )
-                )
-    return _svg(left + size * cell, size * cell, f"Disagreement of {size} makers", *parts)
+            if a != b:
+                shade = (share[a][b] - least) / reach
+                told = f"{name} and {other}: {100 * share[a][b]:.0f} %"
+                parts += _cell(left + b * cell, top + a * cell, cell, shade, share[a][b], told)
+    return _svg(left + size * cell + 60, top + size * cell, f"Disagreement of {size} people", *parts)
+
+
+def _cell(x: float, y: float, size: float, shade: float, value: float, told: str) -> list[Markup]:
+    box = Markup(
+        '<rect class="heat" x="{}" y="{}" width="{}" height="{}" fill-opacity="{:.2f}">'
+        "<title>{}</title></rect>"
+    ).format(x, y, size - 1, size - 1, 0.08 + 0.92 * shade, told)
+    if size < 36:
+        return [box]
+    kind = "on-heat" if shade > 0.55 else "value"
+    return [box, _text(x + size / 2, y + size * 0.62, f"{100 * value:.0f}", kind, "middle")]
 
 
 def contributions(rows: Sequence[tuple[str, float]]) -> Markup:

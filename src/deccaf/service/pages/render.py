@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
@@ -41,10 +40,6 @@ HTMX = json.dumps(
 )
 
 
-def _percent(value: float | None, digits: int = 0) -> str:
-    return "–" if value is None or not math.isfinite(value) else f"{100 * value:.{digits}f} %"
-
-
 def _clock(value: float | str | None) -> str:
     """A time of the ledger as hours and minutes, with the day where it is not today (UTC)."""
     if value is None:
@@ -66,7 +61,7 @@ environment = Environment(
     undefined=StrictUndefined,
 )
 environment.filters.update(
-    amount=words.amount, percent=_percent, clock=_clock, ago=_ago, span=words.span, count=words.count
+    amount=words.amount, percent=words.percent, clock=_clock, ago=_ago, span=words.span, count=words.count
 )
 environment.globals.update(charts=charts, words=words, version=__version__, htmx_config=HTMX)
 

@@ -20,6 +20,7 @@ from deccaf.service import tables as t
 from deccaf.service.api.common import Here
 from deccaf.service.pages.access import LeadHere
 from deccaf.service.pages.render import PageRoute, page
+from deccaf.service.pages.words import percent
 from deccaf.service.scoring import Model
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -74,12 +75,12 @@ def _finding(rates: list[dict[str, Any]], mean: float | None) -> str:
         return "No labels have come yet for anybody's decisions"
     apart = [row for row in people if row["low"] > mean or row["high"] < mean]
     if not apart:
-        return f"Nobody differs clearly from the mean of {mean:.1%} errors"
+        return f"Nobody differs clearly from the mean of {percent(mean, 1)} errors"
     worst = max(people, key=lambda row: row["low"])
     best = min(people, key=lambda row: row["high"])
-    said = f"{best['name']} errs least ({best['rate']:.1%})" if best["high"] < mean else ""
-    other = f"{worst['name']} errs most ({worst['rate']:.1%})" if worst["low"] > mean else ""
-    return "; ".join(part for part in (said, other) if part) + f"; the mean is {mean:.1%}"
+    said = f"{best['name']} errs least ({percent(best['rate'], 1)})" if best["high"] < mean else ""
+    other = f"{worst['name']} errs most ({percent(worst['rate'], 1)})" if worst["low"] > mean else ""
+    return "; ".join(part for part in (said, other) if part) + f"; the mean is {percent(mean, 1)}"
 
 
 def _calibration(connection: sa.Connection, model: Model) -> list[dict[str, Any]]:
@@ -146,7 +147,7 @@ def _disagreement(connection: sa.Connection, model: Model) -> dict[str, Any] | N
     pairs = [(share[a][b], names[a], names[b]) for a in range(len(names)) for b in range(a)]
     top, low = max(pairs), min(pairs)
     said = (
-        f"{top[2]} and {top[1]} would disagree most often, on {top[0]:.0%} of the cases; "
-        f"{low[2]} and {low[1]} least, on {low[0]:.0%}"
+        f"{top[2]} and {top[1]} would disagree most often, on {percent(top[0])} of the cases; "
+        f"{low[2]} and {low[1]} least, on {percent(low[0])}"
     )
     return {"names": names, "share": share, "finding": said, "cases": len(rows)}

@@ -44,7 +44,7 @@ def watch(here: Here, visitor: LeadHere) -> Response:
         features=report.features[:SHOWN_FEATURES],
         finding=_finding(report),
         people=_people(report),
-        most=max([w.high for w in report.experts] or [1.0]),
+        most=max([max(w.high, w.expected) for w in report.experts] or [1.0]),
         **found,
     )
 
@@ -83,7 +83,8 @@ def _people(report: watching.Report) -> list[dict[str, Any]]:
             "low": w.low,
             "high": w.high,
             "odd": w.odd,
-            "note": f"of {w.labelled}, {w.expected:.0%} expected",
+            "expected": w.expected,
+            "note": f"of {w.labelled}",
         }
         for w in report.experts
     ]

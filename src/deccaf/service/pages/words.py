@@ -13,8 +13,14 @@ def amount(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return "–"
     size = abs(value)
-    digits = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 0.1 or size == 0 else 4
-    return f"{value:,.{digits}f}"
+    if 0 < size < 0.1:
+        return f"{value:.2g}"
+    return f"{value:,.{0 if size >= 1000 else 1 if size >= 100 else 2}f}"
+
+
+def percent(value: float | None, digits: int = 0) -> str:
+    """A share."""
+    return "–" if value is None or not math.isfinite(value) else f"{100 * value:.{digits}f} %"
 
 
 def count(number: int, one: str, many: str | None = None) -> str:
@@ -60,7 +66,7 @@ def versus(cost: float, other: float | None, name: str) -> str:
     change = 1 - cost / other
     if abs(change) < 0.005:
         return f"as much as {name} ({amount(other)})"
-    return f"{abs(change):.0%} {'less' if change > 0 else 'more'} than {name} ({amount(other)})"
+    return f"{percent(abs(change))} {'less' if change > 0 else 'more'} than {name} ({amount(other)})"
 
 
 def cost_finding(cost: float, machine: float | None, chance: float | None) -> str:
@@ -89,5 +95,5 @@ def load_finding(people: list[dict[str, Any]]) -> str:
     full = [row for row in there if row["capacity"] is not None and row["used"] >= row["capacity"]]
     limits = sum(row["capacity"] or 0 for row in there)
     used = sum(row["used"] for row in there if row["capacity"] is not None)
-    left = f"{1 - used / limits:.0%} of the team's time is left" if limits else "nobody has a limit"
+    left = f"{percent(1 - used / limits)} of the team's time is left" if limits else "nobody has a limit"
     return f"{len(full)} of {len(there)} people are full; {left}"

@@ -1,0 +1,221 @@
+"""How long the pages take with 50 people and 50,000 cases in the ledger, on SQLite and on PostgreSQL.
+
+    .venv/bin/python benchmarks/pages.py [--cases 50000] [--people 50] [--out benchmarks/results/pages.csv]
+
+Times are of the server answering over its own interface in one process, the slowest of three requests after a
+first one; the first is shown too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import sqlalchemy as sa
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from fastapi.testclient import TestClient
+from service_databases import postgres_server
+from service_world import first_key
+
+from deccaf import Costs
+from deccaf.files import write_frame
+from deccaf.service import database, ledger
+from deccaf.service import tables as t
+from deccaf.service.api.models import add_model, put_in_force
+from deccaf.service.app import create_app
+from deccaf.service.core import Service
+from deccaf.service.ledger import Actor
+from deccaf.system import DeCCaF
+
+PATHS = (
+    "/",
+    "/today/numbers",
+    "/what-if?team=120",
+    "/queue",
+    "/queue?expert=p00",
+    "/cases",
+    "/cases/c100",
+    "/team",
+    "/models",
+    "/watch",
+    "/setup",
+)
+CHUNK = 2_000
+
+
+def build_model(people: list[str]) -> DeCCaF:
+    rng = np.random.default_rng(0)
+    rows = 100 * len(people)
+    frame = pd.DataFrame(rng.normal(size=(rows, 12)), columns=[f"f{k}" for k in range(12)])
+    label = (rng.random(rows) < 1 / (1 + np.exp(1.5 - frame["f0"]))).astype(int)
+    right = rng.random(rows) < 0.85
+    model = DeCCaF(Costs.binary(0.2, 1.0), case_parts=("logistic",), decision_parts=("rates", "pooled"))
+    decision = np.where(right, label, 1 - label)
+    return model.fit(frame, label, expert=pd.Series(rng.choice(people, rows)), decision=pd.Series(decision))
+
+
+def fill(service: Service, people: list[str], cases: int, folder: Path) -> None:
+    rng, at = np.random.default_rng(1), time.time()
+    makers = ["machine", *people]
+    path = folder / "m.deccaf"
+    model = build_model(people)
+    model.save(path)
+    with database.writing(service.engine) as c:
+        team = c.execute(
+            sa.insert(t.teams).values(name="desk", created_at=at).returning(t.teams.c.id)
+        ).scalar_one()
+        c.execute(
+            sa.insert(t.experts),
+            [{"name": p, "team_id": team, "display": p, "active": True, "created_at": at} for p in people],
+        )
+        made = add_model(c, "m", "benchmark", "0", path.read_bytes(), model.training_, Actor(1), at - 9e4)
+        put_in_force(c, made["id"], "activate", Actor(1), at - 9e4)
+        shift = c.execute(
+            sa.insert(t.shifts)
+            .values(
+                name="today",
+                team_id=team,
+                starts_at=at - 3600,
+                ends_at=at + 25200,
+                random_share=0.05,
+                state="open",
+            )
+            .returning(t.shifts.c.id)
+        ).scalar_one()
+        who = rng.integers(0, len(makers), cases)
+        used = np.bincount(who, minlength=len(makers))
+        c.execute(
+            sa.insert(t.roster),
+            [
+                {
+                    "shift_id": shift,
+                    "maker": m,
+                    "capacity": None if k == 0 else int(used[k]) + 50,
+                    "lower": 0,
+                    "used": int(used[k]),
+                    "absent": False,
+                }
+                for k, m in enumerate(makers)
+            ],
+        )
+        pricing = ledger.write_prices(c, shift, makers, rng.random(len(makers)) / 10, "benchmark", None, at)
+        for start in range(0, cases, CHUNK):
+            _chunk(
+                c, rng, range(start, min(start + CHUNK, cases)), who, makers, shift, pricing, made["id"], at
+            )
+    if service.engine.dialect.name == "postgresql":
+        with service.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as c:
+            c.exec_driver_sql("ANALYZE")
+    service.models.refresh()
+
+
+def _chunk(c, rng, numbers, who, makers, shift, pricing, model, at) -> None:  # type: ignore[no-untyped-def]
+    size, names = len(numbers), [f"f{k}" for k in range(12)]
+    truth = (rng.random(size) < 0.2).astype(int)
+    table = pd.DataFrame(
+        {
+            "case_id": [f"c{k}" for k in numbers],
+            "maker": [makers[who[k]] for k in numbers],
+            "method": ["lot" if k % 20 == 0 else "stream" for k in numbers],
+            "label": truth.astype(str),
+            "decision": np.where(rng.random(size) < 0.9, truth, 1 - truth).astype(str),
+            "state": np.where(rng.random(size) < 0.8, "decided", "assigned"),
+        }
+    )
+    features = [
+        json.dumps(dict(zip(names, f, strict=True))) for f in rng.normal(size=(size, 12)).round(3).tolist()
+    ]
+    losses = rng.random((size, len(makers)))
+    own = losses[np.arange(size), who[list(numbers)]].tolist()
+    facts = {"shift_id": shift, "pricing_id": pricing, "model_id": model, "machine_says": "0", "price": 0.1}
+    done = table[table["state"] == "decided"]
+    c.execute(
+        sa.insert(t.cases),
+        [
+            {
+                "case_id": row.case_id,
+                "status": row.state,
+                "features": text,
+                "excluded": "[]",
+                "arrived_at": at - 3000,
+                "label": row.label if row.state == "decided" else None,
+                "labelled_at": at if row.state == "decided" else None,
+            }
+            for row, text in zip(table.itertuples(), features, strict=True)
+        ],
+    )
+    c.execute(
+        sa.insert(t.assignments),
+        [
+            {
+                **facts,
+                **{name: getattr(row, name) for name in ("case_id", "maker", "state", "method")},
+                "losses": ledger.numbers(values),
+                "expected_loss": loss,
+                "propensity": 1.0,
+                "created_at": at,
+                "changed_at": at,
+            }
+            for row, values, loss in zip(table.itertuples(), losses.tolist(), own, strict=True)
+        ],
+    )
+    decided = done[["case_id", "maker", "decision"]].assign(seconds=40.0, at=at)
+    c.execute(sa.insert(t.decisions), decided.to_dict("records"))
+    c.execute(sa.insert(t.labels), done[["case_id", "label"]].assign(at=at).to_dict("records"))
+
+
+def measure(url: str, people: list[str], cases: int, folder: Path) -> list[dict[str, object]]:
+    secret = first_key(url)
+    service = Service(url, housekeeping=False)
+    fill(service, people, cases, folder)
+    rows = []
+    with TestClient(create_app(service), follow_redirects=False) as client:
+        client.post("/sign-in", data={"key": secret})
+        look = service.watcher.look_now(time.time())
+        rows.append(
+            {"page": "a look of the watch", "first": 1000 * look.seconds, "slowest": 1000 * look.seconds}
+        )
+        for path in PATHS:
+            times = []
+            for _ in range(4):
+                began = time.perf_counter()
+                answer = client.get(path)
+                times.append(1000 * (time.perf_counter() - began))
+                assert answer.status_code == 200, (path, answer.status_code, answer.text[:500])
+            rows.append({"page": path, "first": times[0], "slowest": max(times[1:])})
+    return [
+        {"database": sa.make_url(url).get_backend_name(), "cases": cases, "people": len(people), **r}
+        for r in rows
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", type=int, default=50_000)
+    parser.add_argument("--people", type=int, default=50)
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    people = [f"p{k:02}" for k in range(args.people)]
+    found = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        found += measure(f"sqlite:///{folder}/deccaf.db", people, args.cases, folder)
+        with postgres_server() as server:
+            if server is not None:
+                found += measure(server.new_database("pages"), people, args.cases, folder)
+    table = pd.DataFrame(found).round(1)
+    print(table.to_string(index=False))
+    if args.out is not None:
+        write_frame(table, args.out)
+
+
+if __name__ == "__main__":
+    main()
