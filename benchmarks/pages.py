@@ -22,8 +22,6 @@ import sqlalchemy as sa
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from fastapi.testclient import TestClient
-from service_databases import postgres_server
-from service_world import first_key
 
 from deccaf import Costs
 from deccaf.files import write_frame
@@ -34,6 +32,8 @@ from deccaf.service.app import create_app
 from deccaf.service.core import Service
 from deccaf.service.ledger import Actor
 from deccaf.system import DeCCaF
+from service_databases import postgres_server
+from service_world import first_key
 
 PATHS = (
     "/",

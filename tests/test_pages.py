@@ -222,11 +222,12 @@ def test_an_empty_installation_leads_to_its_first_plan(tmp_path: Path) -> None:
         preview = lead.post("/setup/history", files={"file": ("past.csv", broken)}).text
         assert "50 rows: 49 can be entered, 1 cannot" in preview
         assert "is no name for a person" in preview
-        done = lead.post("/setup/history", {"do": "enter"}, files={"file": ("past.csv", _csv(400))})
+        done = lead.post("/setup/history", {"do": "enter"}, files={"file": ("past.csv", _csv(200))})
         assert done.headers["location"] == "/setup#model"
-        assert "3 people known, 400 labelled cases" in lead.get("/setup").text
+        assert "3 people known, 200 labelled cases" in lead.get("/setup").text
         lead.post("/setup/model", {"false_positive": "0.2", "false_negative": "1"})
         _wait_for_model(lead)
+        _backtest(lead)
         capacity = {f"of:{name}": "5" for name in EXPERTS}
         lead.post("/setup/shift", {"name": "first", "team": "team", "hours": "8", "random": "0", **capacity})
         fresh = history(30, seed=9)[["case_id", "amount", "channel"]].assign(
@@ -240,6 +241,17 @@ def test_an_empty_installation_leads_to_its_first_plan(tmp_path: Path) -> None:
         assert lead.post(f"{where}/commit").headers["location"] == "/"
         assert "30 cases" not in lead.get("/cases?status=waiting").text
         desk.assert_sound()
+
+
+def _backtest(lead: Person) -> None:
+    assert lead.post("/models/backtest").headers["location"] == "/models"
+    assert lead.post("/models/backtest").status_code == 409
+    deadline = time.monotonic() + 120
+    while "Backtest</strong> is done" not in (page := lead.get("/models/jobs").text):
+        assert "Backtest</strong> failed" not in page, page
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    assert "per 100 cases" in page
 
 
 def _wait_for_model(lead: Person) -> None:

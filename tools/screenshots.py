@@ -47,11 +47,11 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
-def take(page: Any, address: str, out: Path, names: list[str]) -> None:
+def take(page: Any, address: str, out: Path, names: list[str], whole: bool) -> None:
     for name in names:
         page.goto(address + PAGES[name])
         page.wait_for_timeout(1500)
-        page.screenshot(path=str(out / f"{name}.png"), full_page=True)
+        page.screenshot(path=str(out / f"{name}.png"), full_page=whole)
         print(out / f"{name}.png", file=sys.stderr)
 
 
@@ -77,7 +77,7 @@ def main() -> None:
         time.sleep(args.seconds)
         with sync_playwright() as tool:
             browser = tool.chromium.launch(executable_path=chromium, args=list(ARGUMENTS))
-            looks = [("", {"viewport": {"width": 1200, "height": 900}})]
+            looks = [("", {"viewport": {"width": 1200, "height": 1640}})]
             if args.all:
                 looks += [
                     ("dark", {"viewport": {"width": 1200, "height": 900}, "color_scheme": "dark"}),
@@ -95,7 +95,7 @@ def main() -> None:
                 page.wait_for_selector("#numbers")
                 out = args.out / look if look else args.out
                 out.mkdir(exist_ok=True)
-                take(page, address, out, list(PAGES) if args.all else ["today"])
+                take(page, address, out, list(PAGES) if args.all else ["today"], args.all)
             browser.close()
     finally:
         demo.terminate()

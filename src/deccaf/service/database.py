@@ -69,10 +69,13 @@ def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 
 @contextmanager
-def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """One transaction that only reads."""
+def reading(engine: sa.Engine, *, snapshot: bool = True) -> Iterator[sa.Connection]:
+    """One transaction that only reads, so that everything seen belongs together.
+
+    On SQLite nobody can commit meanwhile; without `snapshot` each query stands for itself, and nobody waits.
+    """
     with engine.connect() as connection:
-        if engine.dialect.name == "sqlite":
+        if snapshot and engine.dialect.name == "sqlite":
             connection.exec_driver_sql("BEGIN")
         yield connection
         connection.rollback()

@@ -6,13 +6,13 @@ Everything goes through the same ledger as real work; only the people and the ca
 from __future__ import annotations
 
 import hashlib
+import heapq
 import itertools
 import json
 import logging
 import tempfile
 import threading
 import time
-from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -54,6 +54,8 @@ CAPACITY = 60
 SHIFT = timedelta(minutes=20)
 """A day of the demo."""
 LOOK_SECONDS = 10.0
+LABEL_SECONDS = 30.0
+"""Mean time to a label."""
 PER_SECOND = 1.0
 """Cases that arrive, on average: more than twice what the team can review."""
 _FORECAST = 500
@@ -87,13 +89,15 @@ def build_stage(applications: int = 120_000, seed: int = 0) -> Stage:
     past, coming = cases.take(~later), cases.take(later)  # by lot, not by time: a quiet day has no drift
     log_ = Decisions.from_frame(random_history(team, past, seed), cases=past, classes=costs.classes)
     model = DeCCaF(costs, decision_parts=("rates", "pooled")).fit_cases(past, log_)
-    plain = frame.set_index("case_id").loc[list(coming.ids), cases.schema.names].astype(object)
+    order = np.random.default_rng(seed).permutation(len(coming))  # months mixed, for the same reason
+    ids = [coming.ids[k] for k in order]
+    plain = frame.set_index("case_id").loc[ids, cases.schema.names].astype(object)
     rows = plain.where(plain.notna(), None).to_dict("records")
     assert coming.label is not None
     return Stage(
         cases=[{str(name): value for name, value in row.items()} for row in rows],
-        decisions=team.decide(coming, seed),
-        labels=coming.label.tolist(),
+        decisions=team.decide(coming, seed).iloc[order],
+        labels=coming.label[order].tolist(),
         experts=tuple(team.experts),
         model=model,
         past=model.expected_loss(past.take(np.arange(len(past)) >= len(past) - _FORECAST)),
@@ -148,7 +152,8 @@ class Play:
         self._service, self._stage, self._pause = service, stage, 1.0 / per_second
         self._rng = np.random.default_rng(seed)
         self._said = {name: stage.decisions[name].to_numpy() for name in stage.experts}
-        self._late: deque[tuple[float, int]] = deque()
+        self._late: list[tuple[float, int]] = []
+        """Labels to come, the next one first (a heap)."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="deccaf-demo", daemon=True)
 
@@ -183,7 +188,7 @@ class Play:
         features = self._stage.cases[number % len(self._stage.cases)]
         case = Incoming(Call(Actor(None, "machine")), f"alert-{number + 1}", features)
         self._service.intake.submit(case).result(timeout=30)
-        self._late.append((time.time() + float(self._rng.exponential(60.0)), number))
+        heapq.heappush(self._late, (time.time() + float(self._rng.exponential(LABEL_SECONDS)), number))
 
     def _review(self) -> None:
         """Somebody takes their next case and decides it."""
@@ -206,7 +211,7 @@ class Play:
     def _label(self) -> None:
         due: list[int] = []
         while self._late and self._late[0][0] < time.time() and len(due) < 20:
-            due.append(self._late.popleft()[1])
+            due.append(heapq.heappop(self._late)[1])
         if due:
             truth = [self._stage.labels[number % len(self._stage.labels)] for number in due]
             rows = [(f"alert-{n + 1}", json.dumps(y)) for n, y in zip(due, truth, strict=True)]

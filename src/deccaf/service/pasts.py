@@ -33,6 +33,8 @@ class Past:
     labels: list[str]
     experts: list[str]
     decisions: list[str]
+    ages: list[int]
+    """Rank in time: by the column `time` where there is one, else by the order of the file."""
 
 
 def check_past(frame: pd.DataFrame) -> Past:
@@ -60,6 +62,7 @@ def check_past(frame: pd.DataFrame) -> Past:
         [_as_class(value) for value in part["label"]],
         [str(value) for value in part["expert_id"]],
         [_as_class(value) for value in part["decision"]],
+        _ranks(frame)[rows].tolist(),
     )
 
 
@@ -74,6 +77,11 @@ def enter_past(connection: sa.Connection, past: Past, filename: str, who: Actor,
         )
         if arrival.case_id in kept
     ]
+    latest = max(past.ages, default=0)
+    came = {
+        arrival.case_id: at - 10.0 - (latest - age)
+        for arrival, age in zip(past.checked.arrivals, past.ages, strict=True)
+    }
     if not rows:
         raise invalid("nothing-new", "no row of the file can be entered: see the preview")
     made = imports.enter(connection, checked, filename, who, at)
@@ -94,8 +102,10 @@ def enter_past(connection: sa.Connection, past: Past, filename: str, who: Actor,
             ],
         )
         connection.execute(
-            sa.update(t.cases).where(t.cases.c.case_id == sa.bindparam("of_case")).values(status="decided"),
-            [{"of_case": a.case_id} for a, *_ in part],
+            sa.update(t.cases)
+            .where(t.cases.c.case_id == sa.bindparam("of_case"))
+            .values(status="decided", arrived_at=sa.bindparam("came")),
+            [{"of_case": a.case_id, "came": came[a.case_id]} for a, *_ in part],
         )
     for start in range(0, len(rows), _CHUNK):
         part = rows[start : start + _CHUNK]
@@ -176,6 +186,17 @@ def _errors(frame: pd.DataFrame) -> list[RowError]:
     for row in np.flatnonzero(odd.fillna(False).to_numpy(bool)).tolist():
         errors.append(RowError(row + 1, ids.iloc[row], "expert_id", "is no name for a person"))
     return errors
+
+
+def _ranks(frame: pd.DataFrame) -> np.ndarray:
+    """0 for the oldest; cases of one time have one rank."""
+    if "time" not in frame:
+        return np.arange(len(frame))
+    times = frame["time"]
+    if not pd.api.types.is_numeric_dtype(times.dtype):
+        times = pd.to_datetime(times, errors="coerce", utc=True)
+    ranks = times.rank(method="dense", na_option="top").to_numpy(np.float64)
+    return np.asarray(ranks, np.int64)
 
 
 def _as_class(value: Any) -> str:

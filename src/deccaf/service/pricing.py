@@ -59,7 +59,7 @@ def due(connection: sa.Connection, at: float) -> list[int]:
 def renew(engine: sa.Engine, shift_id: int) -> bool:
     """Price a shift anew: look, solve without holding anything up, then write; False: too little is known."""
     at = time.time()
-    with database.reading(engine) as connection:
+    with database.reading(engine, snapshot=False) as connection:
         outlook = look(connection, shift_id, at)
     if len(outlook.sample) < FEWEST:
         return False
@@ -97,7 +97,7 @@ def recent_losses(connection: sa.Connection, makers: tuple[str, ...], most: int 
         .limit(most)
     )
     rows = []
-    for losses, names in connection.execute(query):
+    for losses, names in connection.execute(query).all():
         known = dict(zip(json.loads(names), json.loads(losses), strict=True))
         rows.append([np.inf if known.get(maker) is None else known[maker] for maker in makers])
     table = np.array(rows, np.float64).reshape(len(rows), len(makers))

@@ -25,6 +25,7 @@ from deccaf.errors import DataError, DeccafError
 from deccaf.service import database, jobs, scoring
 from deccaf.service import tables as t
 from deccaf.service.api.models import add_model, put_in_force, read_setting
+from deccaf.service.backtests import backtest
 from deccaf.service.ledger import Actor
 from deccaf.system import DeCCaF
 
@@ -39,6 +40,11 @@ def run(url: str, job_id: int, worker: str) -> None:
             job = connection.execute(sa.select(t.jobs).where(t.jobs.c.id == job_id)).one()
             data = read_history(connection)
         params = json.loads(job.params)
+        if job.kind == "backtest":
+            found = backtest(*data)
+            with database.writing(engine) as connection:
+                jobs.finish(connection, job_id, "done", found, time.time())
+            return
         model = fit(*data)
         content = _bytes(model)
         with database.writing(engine) as connection:

@@ -18,6 +18,7 @@ from deccaf.service import jobs, ledger, reading, scoring
 from deccaf.service import tables as t
 from deccaf.service.api.common import Here, Id
 from deccaf.service.api.models import add_model, put_in_force
+from deccaf.service.ledger import Actor
 from deccaf.service.pages.access import LeadHere, checked_form
 from deccaf.service.pages.render import PageRoute, go, page
 from deccaf.service.refusals import conflict, invalid, not_found
@@ -39,22 +40,32 @@ def job_list(here: Here, visitor: LeadHere) -> Response:
     return page("jobs.html", visitor, jobs=here.read(_jobs))
 
 
+@router.post("/models/backtest")
+async def ask_backtest(request: Request, here: Here, visitor: LeadHere) -> Response:
+    """Test on the ledger's history what plans would have cost, in the background."""
+    await checked_form(request, visitor)
+    await here.writer.run(lambda c: _enqueue(c, "backtest", {"name": "backtest"}, visitor.actor))
+    return go("/models")
+
+
 @router.post("/models/refit")
 async def refit(request: Request, here: Here, visitor: LeadHere) -> Response:
     """Fit a new model on everything that is labelled, in the background."""
     form = await checked_form(request, visitor)
     params = {"name": str(form.get("name") or "refit")[:100], "activate": form.get("activate") == "yes"}
 
-    def change(connection: sa.Connection) -> None:
-        at, c = time.time(), t.jobs.c
-        running = sa.select(c.id).where(c.kind == "refit", c.state.in_(("queued", "running"))).limit(1)
-        if connection.execute(running).scalar() is not None:
-            raise conflict("refit-runs", "a model is being fitted already")
-        job = jobs.enqueue(connection, "refit", params, visitor.actor.key_id, at)
-        ledger.record(connection, "refit asked for", at, visitor.actor, job=job)
-
-    await here.writer.run(change)
+    await here.writer.run(lambda c: _enqueue(c, "refit", params, visitor.actor))
     return go("/models")
+
+
+def _enqueue(connection: sa.Connection, kind: str, params: dict[str, Any], who: Actor) -> None:
+    """One job of a kind at a time."""
+    at, c = time.time(), t.jobs.c
+    running = sa.select(c.id).where(c.kind == kind, c.state.in_(("queued", "running"))).limit(1)
+    if connection.execute(running).scalar() is not None:
+        raise conflict(f"{kind}-runs", f"a {kind} runs already")
+    job = jobs.enqueue(connection, kind, params, who.key_id, at)
+    ledger.record(connection, f"{kind} asked for", at, who, job=job)
 
 
 @router.post("/models/{model_id}/activate")
@@ -153,6 +164,7 @@ def _jobs(connection: sa.Connection) -> list[dict[str, Any]]:
     return [
         {
             "id": row.id,
+            "kind": row.kind,
             "state": row.state,
             "created_at": row.created_at,
             "finished_at": row.finished_at,
