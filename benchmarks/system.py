@@ -2,7 +2,7 @@
 
     python benchmarks/system.py tutorial [--cases 30000]             fit, backtest, assign from files
     python benchmarks/system.py assign [--cases 100000 ...] [--experts 50] [--keep FOLDER]
-    python benchmarks/system.py coverage [--repetitions 200] [--cases 2000]
+    python benchmarks/system.py coverage [--repetitions 200] [--cases 20000]
 
 `tutorial`: a world of 30,000 alerts and 9 experts; the bar is 3 minutes for the three commands together.
 `assign`: a model of 50 experts is fitted once; each number of cases is planned from a parquet file by a
@@ -58,7 +58,7 @@ def main() -> int:
     assign_options.add_argument("--keep", type=Path)
     coverage_options = commands.add_parser("coverage")
     coverage_options.add_argument("--repetitions", type=int, default=200)
-    coverage_options.add_argument("--cases", type=int, default=2_000)
+    coverage_options.add_argument("--cases", type=int, default=20_000)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if options.command == "tutorial":
@@ -68,10 +68,10 @@ def main() -> int:
         return coverage(options.repetitions, options.cases)
 
 
-def alerts(cases: int) -> pd.DataFrame:
+def alerts(cases: int, seed: int = 0) -> pd.DataFrame:
     """About so many alerts of the embedded world."""
-    world = generate_applications(33 * cases, seed=0)
-    return build_alert_sets(world, (0.05,), seed=0).sets[0.05].iloc[:cases].reset_index()
+    world = generate_applications(33 * cases, seed=seed)
+    return build_alert_sets(world, (0.05,), seed=seed).sets[0.05].iloc[:cases].reset_index()
 
 
 def team_of(size: int, cases: Cases, seed: int = 0) -> SyntheticTeam:
@@ -151,7 +151,8 @@ class Coverage:
 
     def __init__(self) -> None:
         table = Cases.from_frame(alerts(30_000), columns=COLUMNS, costs=COSTS)
-        past, self.future = table.between(stop=7), table.between(start=7)
+        past = table.between(stop=7)
+        self.future = Cases.from_frame(alerts(30_000, seed=1), columns=COLUMNS, costs=COSTS)
         self.team = team_of(9, table)
         log = Decisions.from_frame(random_history(self.team, past, 0), cases=past)
         learned = DeCCaF(COSTS, decision_parts=("rates", "pooled")).fit_cases(past, log).learned_
