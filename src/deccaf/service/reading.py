@@ -19,7 +19,9 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.feather
+import pyarrow.parquet
 
 from deccaf.errors import DataError, DeccafError
 from deccaf.files import read_frame
@@ -29,9 +31,11 @@ from deccaf.system import DeCCaF
 MEMORY = 1 << 30
 CPU_SECONDS = 60
 WAIT_SECONDS = 90
+LONGEST_BYTES = 40_000
+"""Of one text in a file."""
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["__main__", __name__])
+_context.set_forkserver_preload(["__main__", "deccaf.service.run"])  # whatever a child would import
 
 
 def warm_up() -> None:
@@ -131,6 +135,26 @@ def _check_parquet(path: Path, rows: int, columns: int) -> None:
         raise DataError(
             f"{facts.num_rows:,} rows x {facts.num_columns:,} columns; at most {rows:,} x {columns:,}"
         )
+    _check_texts(path)
+
+
+def _check_texts(path: Path) -> None:
+    """No text is too long, looked up where each stands once: repeated ones are small until unfolded."""
+    kinds = pa.parquet.read_schema(path)
+    texts = [
+        field.name
+        for field in kinds
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
+    ]
+    with pa.parquet.ParquetFile(path, read_dictionary=texts) as file:
+        for batch in file.iter_batches(columns=texts):
+            for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                values = column.dictionary if pa.types.is_dictionary(column.type) else column
+                longest = pa.compute.max(pa.compute.binary_length(values)).as_py() or 0
+                if longest > LONGEST_BYTES:
+                    raise DataError(
+                        f"column {name!r}: a text of {longest:,} bytes; at most {LONGEST_BYTES:,}"
+                    )
 
 
 def _load_model(path: Path, out: Path, rows: int, columns: int) -> None:
