@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from fastapi.testclient import TestClient
 
 from deccaf.service.app import create_app
 from deccaf.service.core import Service
+from deccaf.service.pages import routers
 from deccaf.service.pages.access import COOKIE, SESSION_SECONDS
 from pages_world import Person, new_key
 from service_world import EXPERTS, World, bearer, first_key, history, model_file, world
@@ -42,6 +44,22 @@ def test_every_page_asks_strangers_to_sign_in(desk: World) -> None:
         answer = desk.nobody.get(path)
         assert answer.status_code == 401, path
         assert 'action="/sign-in"' in answer.text
+
+
+def test_no_route_of_the_pages_answers_strangers(desk: World) -> None:
+    routes = [route for router in routers for route in router.routes]
+    asked = 0
+    for route in routes:
+        path = re.sub(r"{\w+}", "1", route.path)
+        for method in route.methods - {"HEAD"}:
+            if route.path.startswith("/static"):
+                continue
+            answer = desk.nobody.request(method, path, follow_redirects=False)
+            assert answer.status_code == 401, (method, route.path)
+            asked += 1
+    assert asked > 30
+    assert desk.nobody.get("/static/htmx.min.js").status_code == 200
+    assert desk.nobody.get("/static/..%2Frender.py").status_code == 404
 
 
 def test_pages_allow_no_inline_script_and_no_frame(lead: Person) -> None:

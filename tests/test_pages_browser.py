@@ -205,10 +205,12 @@ def test_a_reviewer_needs_no_mouse_and_the_lead_sees_the_numbers_change(browser:
     expect(page.locator("h2").first).to_contain_text("Case c")
     check_accessible(page)
     for done, key in ((1, "0"), (2, "1"), (3, "0")):
+        page.wait_for_load_state("load")
         page.keyboard.press(key)
         expect(page.locator(".title-row .meaning")).to_contain_text(
             f"{done} case{'s' if done > 1 else ''} decided today"
         )
+    page.wait_for_load_state("load")
     first = page.locator("h2").first.inner_text()
     page.keyboard.press("b")
     expect(page.locator("h2").first).not_to_have_text(first)
