@@ -80,9 +80,9 @@ def intervals(rows: Sequence[dict[str, Any]], most: float, reference: float | No
     parts = []
     if reference is not None:
         x = _LABEL + width * reference / most
-        parts.append(_line(x, 0, x, 26 * len(rows), "mean"))
+        parts.append(_line(x, 0, x, 30 * len(rows), "mean"))
     for place, row in enumerate(rows):
-        y = 26 * place + 13
+        y = 30 * place + 15
         parts.append(_text(0, y + 5, row["name"], "label"))
         if row["rate"] is None:
             parts.append(_text(_LABEL, y + 5, "no labels yet", "tick"))
@@ -98,7 +98,7 @@ def intervals(rows: Sequence[dict[str, Any]], most: float, reference: float | No
             _text(_WIDE - 140, y + 5, f"{100 * row['rate']:.1f} %  {row['note']}", "value"),
         ]
     told = "; ".join(f"{r['name']} {100 * r['rate']:.1f} %" for r in rows if r["rate"] is not None)
-    return _svg(_WIDE, max(26 * len(rows), 26), told or "no labels yet", *parts)
+    return _svg(_WIDE, max(30 * len(rows), 30), told or "no labels yet", *parts)
 
 
 def calibration(points: Sequence[dict[str, float]]) -> Markup:
@@ -171,20 +171,21 @@ def contributions(rows: Sequence[tuple[str, float]]) -> Markup:
 
 def drift_bars(rows: Sequence[tuple[str, float, bool]], limit: float) -> Markup:
     """Drift of each feature, with the line from which it is an alert."""
-    width = _WIDE - _LABEL - 80
+    left = _LABEL + 80
+    width = _WIDE - left - 70
     most = max([value for _, value, _ in rows] + [limit * 1.3])
-    x = _LABEL + width * limit / most
+    x = left + width * limit / most
     parts = []
     for place, (name, value, odd) in enumerate(rows):
-        y = 24 * place
+        y = 28 * place
         parts += [
-            _text(0, y + 16, name if len(name) < 24 else name[:22] + "…", "label"),
-            _rect(_LABEL, y + 4, max(width * value / most, 1), 15, "odd" if odd else "used", 2),
-            _text(_LABEL + width * value / most + 6, y + 16, f"{value:.2f}", "value"),
+            _text(0, y + 18, name if len(name) < 22 else name[:20] + "…", "label"),
+            _rect(left, y + 4, max(width * value / most, 1), 18, "odd" if odd else "used", 2),
+            _text(left + width * value / most + 6, y + 18, f"{value:.2f}", "value"),
         ]
-    parts.append(_line(x, 0, x, 24 * len(rows), "mean"))
+    parts.append(_line(x, 0, x, 28 * len(rows), "mean"))
     told = "; ".join(f"{name} {value:.2f}" for name, value, _ in rows)
-    return _svg(_WIDE, max(24 * len(rows), 24), told or "no cases yet", *parts)
+    return _svg(_WIDE, max(28 * len(rows), 28), told or "no cases yet", *parts)
 
 
 def _grid(y_most: float, left: float, width: float, low: float) -> Markup:

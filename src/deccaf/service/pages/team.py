@@ -26,7 +26,7 @@ from deccaf.service.scoring import Model
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 FEWEST_BY_LOT = 20
-LATEST = 4_000
+LATEST = 2_000
 ASKED = 150
 _remembered: dict[str, Any] = {}
 
@@ -45,7 +45,8 @@ def team(here: Here, visitor: LeadHere) -> Response:
 
     found = here.read(look)
     rates = [row for row in found["rows"] if row["rate"] is not None]
-    mean = sum(r["wrong"] for r in rates) / sum(r["labelled"] for r in rates) if rates else None
+    people = [row for row in rates if row["name"] != MACHINE]
+    mean = sum(r["wrong"] for r in people) / sum(r["labelled"] for r in people) if people else None
     most = max([min(row["high"], 1.0) for row in rates] or [1.0])
     return page("team.html", visitor, finding=_finding(rates, mean), mean=mean, most=most, **found)
 
