@@ -199,6 +199,25 @@ def test_a_case_says_who_was_chosen_and_why(desk: World, lead: Person, tmp_path:
     assert lead.get("/cases/missing").status_code == 404
 
 
+def test_every_page_renders_on_both_databases(database_url: str, tmp_path: Path) -> None:
+    with world(database_url, {"ann": 6, "bob": 6}) as desk:
+        lead = Person(desk, new_key(desk, "lead"))
+        made = desk.lead.post("/v1/models?name=m", content=model_file(tmp_path)).json()["id"]
+        desk.lead.post(f"/v1/models/{made}/activate")
+        for row in history(30, seed=3).itertuples():
+            features = {"amount": row.amount, "channel": row.channel}
+            desk.lead.post("/v1/cases", json={"case_id": row.case_id, "features": features})
+        labels = [{"case_id": row.case_id, "label": row.label} for row in history(30, seed=3).itertuples()]
+        assert desk.lead.post("/v1/labels", json={"labels": labels}).status_code == 200
+        assert lead.post("/watch/now").headers["location"] == "/watch"
+        paths = ["/", "/what-if?team=50", "/queue", "/queue?expert=ann", "/cases", "/cases/h3", "/team"]
+        for path in [*paths, "/models", "/models/jobs", "/watch", "/setup", "/setup/progress"]:
+            answer = lead.get(path)
+            assert answer.status_code == 200, (path, answer.text[-500:])
+        assert "units a case expected" in lead.get("/models").text
+        desk.assert_sound()
+
+
 def test_values_of_cases_are_text_on_every_page(desk: World, lead: Person) -> None:
     bad = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
     desk.lead.post("/v1/cases", json={**desk.case("bad", machine=9, ann=1), "features": {bad: bad}})

@@ -143,6 +143,7 @@ def test_team_and_models_pages_tell_what_was_recorded(days: Days) -> None:
     models = lead.get("/models").text
     assert "m (version 1) is in force" in models
     assert "600 decisions of 3 people" in models
+    assert "no labels yet" in models  # these decisions were not by the model
     assert lead.post("/models/2/activate").status_code == 404
     assert lead.post("/models/1/activate").headers["location"] == "/models"
 

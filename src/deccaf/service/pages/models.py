@@ -14,6 +14,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from starlette.datastructures import UploadFile
 
+from deccaf.costs import Costs
 from deccaf.service import jobs, ledger, reading, scoring
 from deccaf.service import tables as t
 from deccaf.service.api.common import Here, Id
@@ -31,7 +32,8 @@ LATEST = 10_000
 @router.get("/models")
 def models(here: Here, visitor: LeadHere) -> Response:
     """All versions, the newest first."""
-    return page("models.html", visitor, **here.read(_look))
+    costs = None if here.models.active is None else here.models.active.system.costs_
+    return page("models.html", visitor, **here.read(lambda connection: _look(connection, costs)))
 
 
 @router.get("/models/jobs")
@@ -104,7 +106,7 @@ async def upload(request: Request, here: Here, visitor: LeadHere) -> Response:
     return go("/models")
 
 
-def _look(connection: sa.Connection) -> dict[str, Any]:
+def _look(connection: sa.Connection, costs: Costs | None) -> dict[str, Any]:
     m, a = t.models.c, t.activations.c
     rows = connection.execute(
         sa.select(*m["id", "name", "source", "size", "summary", "created_at"]).order_by(m.id.desc()).limit(50)
@@ -112,7 +114,7 @@ def _look(connection: sa.Connection) -> dict[str, Any]:
     times: dict[int, list[Any]] = {}
     for row in connection.execute(sa.select(*a["model_id", "at", "kind"]).order_by(a.id)):
         times.setdefault(row.model_id, []).append(row)
-    done = _in_force(connection)
+    done = _in_force(connection, costs)
     active = scoring.active_model(connection)
     versions = [
         {
@@ -131,32 +133,36 @@ def _look(connection: sa.Connection) -> dict[str, Any]:
     return {"versions": versions, "jobs": _jobs(connection)}
 
 
-def _in_force(connection: sa.Connection) -> dict[int, dict[str, Any]]:
-    """For the latest decisions: how many cases each model gave out, and how many turned out wrong."""
+def _in_force(connection: sa.Connection, costs: Costs | None) -> dict[int, dict[str, Any]]:
+    """For the latest labels: what the cases of each model were expected to cost, and what they did cost."""
     a, d, c = t.assignments.c, t.decisions.c, t.cases.c
-    wrong = sa.case((d.decision != c.label, 1), else_=0)
     latest = sa.select(t.labels.c.case_id).order_by(t.labels.c.id.desc()).limit(LATEST).subquery()
     query = (
-        sa.select(
-            a.model_id,
-            sa.func.count().label("labelled"),
-            sa.func.sum(wrong).label("wrong"),
-            sa.func.avg(a.expected_loss).label("expected"),
-        )
+        sa.select(a.model_id, d.decision, c.label, sa.func.count(), sa.func.sum(a.expected_loss))
         .join_from(latest, t.cases, c.case_id == latest.c.case_id)
         .join(t.assignments, sa.and_(a.case_id == c.case_id, a.state == "decided"))
         .join(t.decisions, d.case_id == c.case_id)
         .where(a.model_id.is_not(None))
-        .group_by(a.model_id)
+        .group_by(a.model_id, d.decision, c.label)
     )
-    return {
-        int(row.model_id): {
-            "labelled": row.labelled,
-            "wrong": int(row.wrong),
-            "expected": float(row.expected),
-        }
-        for row in connection.execute(query)
-    }
+    prices = _prices(costs)
+    found: dict[int, dict[str, Any]] = {}
+    for model, said, truth, count, expected in connection.execute(query):
+        entry = found.setdefault(int(model), {"labelled": 0, "expected": 0.0, "cost": 0.0})
+        entry["labelled"] += count
+        entry["expected"] += float(expected)
+        entry["cost"] += count * prices.get((truth, said), 0.0)
+    if not prices:
+        found = {model: {**entry, "cost": None} for model, entry in found.items()}
+    return found
+
+
+def _prices(costs: Costs | None) -> dict[tuple[str, str], float]:
+    """The cost of every truth and decision, as the ledger writes them; empty where cases bring their own."""
+    if costs is None or costs.columns:
+        return {}
+    matrix, names = costs.array()[0], [json.dumps(name) for name in costs.classes]
+    return {(y, m): float(matrix[j, k]) for j, y in enumerate(names) for k, m in enumerate(names)}
 
 
 def _jobs(connection: sa.Connection) -> list[dict[str, Any]]:
