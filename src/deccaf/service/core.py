@@ -157,7 +157,7 @@ class Service:
 
     def _renew_prices(self) -> None:
         for shift in self.read(lambda connection: pricing.due(connection, time.time())):
-            pricing.renew(self.engine, shift)
+            pricing.renew(self.engine, self.writer, shift)
 
 
 def _once(

@@ -14,6 +14,7 @@ from deccaf.assign import Forecast, StreamAssigner
 from deccaf.service import database, ledger
 from deccaf.service import tables as t
 from deccaf.service.ledger import Desk
+from deccaf.service.writer import Writer
 
 SAMPLE = 600
 """Latest cases that stand for those to come."""
@@ -56,20 +57,23 @@ def due(connection: sa.Connection, at: float) -> list[int]:
     return found
 
 
-def renew(engine: sa.Engine, shift_id: int) -> bool:
+def renew(engine: sa.Engine, writer: Writer, shift_id: int) -> bool:
     """Price a shift anew: look, solve without holding anything up, then write; False: too little is known."""
     at = time.time()
     with database.reading(engine, snapshot=False) as connection:
         outlook = look(connection, shift_id, at)
     if len(outlook.sample) < FEWEST:
         return False
-    prices = bid_prices(outlook)
-    with database.writing(engine) as connection:
+    prices = bid_prices(outlook).tolist()
+
+    def change(connection: sa.Connection) -> bool:
         desk = ledger.open_desk(connection, shift_id, at)
         if desk.makers != outlook.desk.makers or desk.pricing_id != outlook.desk.pricing_id:
             return False  # somebody was quicker
-        ledger.write_prices(connection, shift_id, desk.makers, prices.tolist(), "renewed", None, at)
-    return True
+        ledger.write_prices(connection, shift_id, desk.makers, prices, "renewed", None, at)
+        return True
+
+    return writer.submit(change).result()  # in turn with all other changes: two who write at once wait long
 
 
 def look(connection: sa.Connection, shift_id: int, at: float) -> Outlook:

@@ -235,7 +235,7 @@ def move_limits(
 @router.post("/shifts/{shift_id}/reprice")
 async def reprice(shift_id: Id, here: Here, who: Lead) -> dict[str, Any]:
     """Renew the bid prices now instead of in a few seconds."""
-    renewed = await to_thread.run_sync(pricing.renew, here.engine, shift_id)
+    renewed = await to_thread.run_sync(pricing.renew, here.engine, here.writer, shift_id)
     return {"renewed": renewed, **await to_thread.run_sync(here.read, lambda c: shown_shift(c, shift_id))}
 
 
