@@ -50,7 +50,7 @@ class Estimate:
 
 def sample_sizes(n: int, makers: int) -> list[int]:
     """One small sample to solve exactly, and for many cases one in between to correct it on."""
-    small = min(max(300, 30 * makers), max(2 * makers, FIRST_SAMPLE_ARCS // makers), n)
+    small = min(max(500, 30 * makers), max(2 * makers, FIRST_SAMPLE_ARCS // makers), n)
     return [small, int((small * n) ** 0.5)] if n > 40 * small else [small]
 
 
