@@ -27,7 +27,7 @@ def moved(plan, case, maker):
 
 
 def test_a_right_plan_passes(solved):
-    verify(*solved)
+    assert verify(*solved) is None
 
 
 def swap_two(problem, plan):
@@ -92,4 +92,5 @@ def test_wrong_plans_are_caught(name, solved):
 def test_an_honest_gap_passes(solved):
     problem, plan = solved
     worse = swap_two(problem, plan)
-    verify(problem, replace(worse, gap=worse.objective - plan.objective + plan.gap))
+    honest = replace(worse, gap=worse.objective - plan.objective + plan.gap)
+    assert verify(problem, honest) is None
