@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from deccaf.cli import main
 from service_databases import Postgres, postgres_server
 
 _SHARED = Path(os.environ.get("DECCAF_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -63,3 +65,20 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path}/deccaf.db"
     server: Postgres = request.getfixturevalue("postgres")
     return server.new_database(f"t{uuid.uuid4().hex[:12]}")
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    """Run the command line in this process; gives (exit code, stdout, stderr)."""
+
+    def runner(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["deccaf", *map(str, arguments)])
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return runner

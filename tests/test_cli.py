@@ -10,27 +10,9 @@ import pandas as pd
 import pytest
 
 from deccaf import __version__
-from deccaf.cli import main
 from deccaf.errors import CapacityError, ConfigError, DataError, ModelFileError, SolverError
 
 CONFIG = '[costs]\nfalse_positive = 0.5\nfalse_negative = 1.0\n[columns]\ntime = "time"\n'
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    """Run the command line in this process; gives (exit code, stdout, stderr)."""
-
-    def runner(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["deccaf", *map(str, arguments)])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return runner
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from deccaf import Capacity, DeCCaF
-from deccaf.cli import app, main
+from deccaf.cli import app
 from deccaf.files import read_frames
 from deccaf.system.intake import take_in
 from deccaf.system.plan import make_plan
@@ -28,23 +27,6 @@ false_positive = 0.3
 false_negative = "amount"
 review_cost = { e0 = 0.01 }
 """
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    """Run the command line in this process; gives (exit code, stdout, stderr)."""
-
-    def runner(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["deccaf", *map(str, arguments)])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return runner
 
 
 def history(n: int = 500) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -56,7 +56,7 @@ class Model:
             cases,  # type: ignore[arg-type]
             known,
             system.costs_.array(amounts),
-            system._review_costs(known),
+            system.review_costs(known),
         )
         ids = pd.RangeIndex(len(rows))
         return Scored(ids, (MACHINE, *known), scores.loss, scores.objective, scores.says, self.classes)

@@ -347,7 +347,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         """Scores of as many cases at a time as memory is meant for."""
         if experts and not self.experts_:
             raise ConfigError(f"the model learned from no decisions, so nothing is known of {experts[0]!r}")
-        review = self._review_costs(experts)
+        review = self.review_costs(experts)
         rows = max(1, CELLS // max(len(experts) * len(self.classes_) ** 2, len(self.schema_.names)))
         for start in range(0, max(len(table), 1), rows):
             part = slice(start, start + rows)
@@ -366,9 +366,10 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         features = feature_frame(table, self.schema_)
         q = self.learned_.decisions.predict(features, experts)
         p = self.learned_.classifier.predict(features)
-        return Opinions.of(p, q, self.costs_.array(table.amounts), review_cost=self._review_costs(experts))
+        return Opinions.of(p, q, self.costs_.array(table.amounts), review_cost=self.review_costs(experts))
 
-    def _review_costs(self, experts: Sequence[str]) -> Array:
+    def review_costs(self, experts: Sequence[str]) -> Array:
+        """What it costs to ask each of these people."""
         if not isinstance(self.review_cost, Mapping):
             return np.full(len(experts), float(self.review_cost))
         return np.array([float(self.review_cost.get(name, 0.0)) for name in experts])
