@@ -187,6 +187,32 @@ def test_many_cases_are_planned_together(desk: World) -> None:
     desk.assert_sound()
 
 
+def test_a_plan_gives_some_cases_by_lot_and_keeps_the_chance(desk: World) -> None:
+    desk.lead.patch(f"/v1/shifts/{desk.shift}", json={"random_share": 0.3})
+    desk.lead.put(f"/v1/shifts/{desk.shift}/roster/ann", json={"capacity": 30})
+    cases = [desk.case(f"c{k}", machine=0.1 + k / 1000, ann=0.9, bob=0.9) for k in range(100)]
+    del cases[0]["losses"]["bob"]  # not open to everybody: never drawn
+    assert desk.machine.post("/v1/cases/bulk", json={"cases": cases}).json() == {"accepted": 100}
+    draft = desk.lead.post("/v1/plans", json={}).json()
+    assert draft["by_lot"] in (29, 30)  # 0.3 * 99, up or down
+    assert draft["notes"][-1] == f"given out by lot, as the shift asks: {draft['by_lot']} of 100 cases"
+    nobody = desk.lead.post(f"/v1/plans/{draft['id']}/what-if", json={"changes": {"ann": "0", "bob": "1"}})
+    assert nobody.json()["plan"]["makers"][1]["cases"] == 0, "lots of those who left go back to the plan"
+    assert desk.lead.post(f"/v1/plans/{draft['id']}/commit").status_code == 200
+    reasons = [desk.lead.get(f"/v1/cases/c{k}").json()["assignment"] for k in range(100)]
+    by_lot = [row for row in reasons if row["reason"]["method"] == "lot"]
+    assert len(by_lot) == draft["by_lot"]
+    assert {row["maker"] for row in by_lot} == {"machine", "ann", "bob"}
+    drawn = draft["by_lot"]
+    chance = {"bob": 2 / drawn, "ann": (drawn / 2 - 1) / drawn, "machine": (drawn / 2 - 1) / drawn}
+    for row in reasons[1:]:
+        planned = 0.7 * (row["maker"] == "machine")  # to whom the plan gives everything
+        assert row["reason"]["propensity"] == pytest.approx(planned + 0.3 * chance[row["maker"]])
+    assert reasons[0]["reason"]["propensity"] == 1.0
+    assert reasons[0]["reason"]["method"] == "plan"
+    desk.assert_sound()
+
+
 def test_a_plan_that_the_day_overtook_is_refused_whole(desk: World) -> None:
     cases = [desk.case(f"c{k}", ann=0.1, machine=0.9) for k in range(2)]
     desk.machine.post("/v1/cases/bulk", json={"cases": cases})

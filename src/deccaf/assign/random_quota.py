@@ -55,17 +55,20 @@ def draw(problem: AssignmentProblem, quota: RandomQuota) -> RandomDraw:
     for k, pattern in enumerate(patterns):
         mine = cases[which.ravel() == k]  # in random order already
         who = np.flatnonzero(pattern)
-        share = _even(len(mine), problem.upper[who] if len(patterns) == 1 else np.full(len(who), n), quota)
-        maker[mine] = np.repeat(who, _whole(share, rng))
+        room = problem.upper[who] if len(patterns) == 1 else np.full(len(who), n)
+        if room.sum() < len(mine):
+            raise CapacityError(
+                f"{quota.name}: asks for {len(mine)} cases, its makers have room for {room.sum()}"
+            )
+        share = even_shares(len(mine), room)
+        maker[mine] = np.repeat(who, whole_numbers(share, rng))
         chance[mine] = (share / len(mine))[np.searchsorted(who, maker[mine])]
     _check_room(problem, quota, maker)
     return RandomDraw(maker, chance, count / len(pool) if len(pool) else 0.0)
 
 
-def _even(count: int, room: Ints, quota: RandomQuota) -> Floats:
-    """As even as room allows: everyone the same, who has less room all of it."""
-    if room.sum() < count:
-        raise CapacityError(f"{quota.name}: asks for {count} cases, its makers have room for {room.sum()}")
+def even_shares(count: int, room: Ints) -> Floats:
+    """As even as room allows: everyone the same, who has less room all of it; there is room for `count`."""
     share, left, open_ = np.zeros(len(room)), float(count), np.ones(len(room), np.bool_)
     while True:
         level = left / max(int(open_.sum()), 1)
@@ -77,7 +80,7 @@ def _even(count: int, room: Ints, quota: RandomQuota) -> Floats:
         open_ &= ~full
 
 
-def _whole(share: Floats, rng: np.random.Generator) -> Ints:
+def whole_numbers(share: Floats, rng: np.random.Generator) -> Ints:
     """Whole numbers around the shares whose means are the shares and whose sum is theirs."""
     order = rng.permutation(len(share))
     sums = np.cumsum(share[order])

@@ -22,9 +22,11 @@ from numpy.typing import NDArray
 from deccaf.assign import Assignment, AssignmentProblem, verify
 from deccaf.capacity import UNLIMITED, Capacity
 from deccaf.costs import MACHINE
+from deccaf.errors import CapacityError
 from deccaf.service import ledger
 from deccaf.service import tables as t
 from deccaf.service.ledger import Actor
+from deccaf.service.lots import draw_lots, no_lots
 from deccaf.service.refusals import conflict, not_found
 from deccaf.service.scoring import Model
 from deccaf.system.plan import Plan, Scored, changed, make_plan
@@ -44,6 +46,8 @@ class Waiting:
     excluded: list[str]
     roster: pd.DataFrame
     """maker, upper (what is left), lower (what is still owed)."""
+    random_share: float
+    """How much of it is given out by lot."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +57,9 @@ class Draft:
     scored: Scored
     roster: pd.DataFrame
     excluded: list[str]
+    lot: NDArray[np.int64]
+    """The maker drawn by lot for each case; -1: none."""
+    propensity: NDArray[np.float64]
     maker: NDArray[np.int32]
     objective: float
     gap: float
@@ -63,10 +70,11 @@ class Draft:
 
 def waiting_cases(connection: sa.Connection, shift_id: int, case_ids: Sequence[str] | None) -> Waiting:
     """Everything a plan for a shift is made from."""
-    shift = connection.execute(sa.select(t.shifts.c.state).where(t.shifts.c.id == shift_id)).scalar()
+    query = sa.select(*t.shifts.c["state", "random_share"]).where(t.shifts.c.id == shift_id)
+    shift = connection.execute(query).one_or_none()
     if shift is None:
         raise not_found("shift", shift_id)
-    if shift != "open":
+    if shift.state != "open":
         raise conflict("shift-closed", f"shift {shift_id} is closed; open it, or plan for another")
     c = t.cases.c
     query = sa.select(*c["case_id", "features", "given", "excluded"]).where(c.status == "waiting")
@@ -85,16 +93,36 @@ def waiting_cases(connection: sa.Connection, shift_id: int, case_ids: Sequence[s
         given=[row.given for row in rows],
         excluded=[row.excluded for row in rows],
         roster=_roster(connection, shift_id),
+        random_share=float(shift.random_share),
     )
 
 
 def make_draft(waiting: Waiting, model: Model | None) -> Draft:
-    """Score, solve, verify; nothing is written."""
+    """Score, draw the lots, solve, verify; nothing is written."""
     experts = [name for name in waiting.roster["maker"] if name != MACHINE]
     scored = _scored(waiting, model, experts)
-    capacity = _capacity(waiting.roster, scored, waiting.excluded)
-    plan = make_plan(scored, capacity)
-    return _draft(scored, waiting.roster, waiting.excluded, plan, model.id if model else None)
+    allowed = _allowed(scored, waiting.excluded)
+    room = waiting.roster["upper"].to_numpy(np.int64)
+    lots = draw_lots(allowed, room, waiting.random_share, np.random.default_rng())
+    try:
+        plan = make_plan(scored, _capacity(waiting.roster, scored, allowed, lots.maker))
+    except CapacityError:  # everything that somebody is owed leaves nothing to draw, or it fits in no way
+        lots = no_lots(*allowed.shape)
+        plan = make_plan(scored, _capacity(waiting.roster, scored, allowed, lots.maker))
+    (solved,) = plan.assignments.values()
+    return Draft(
+        scored=scored,
+        roster=waiting.roster,
+        excluded=waiting.excluded,
+        lot=lots.maker,
+        propensity=lots.propensity(np.where(allowed, scored.loss, np.inf), solved.prices, solved.maker),
+        maker=solved.maker,
+        objective=solved.objective,
+        gap=solved.gap,
+        prices=solved.prices,
+        summary=_summary(plan, lots.maker),
+        model_id=model.id if model else None,
+    )
 
 
 def save_draft(
@@ -127,11 +155,14 @@ def what_if(draft: Draft, changes: Mapping[str, str]) -> dict[str, Any]:
     unknown = [name for name in changes if name not in set(roster["maker"])]
     if unknown:
         raise not_found("maker on this plan's roster", unknown[0])
-    capacity = _capacity(roster, draft.scored, draft.excluded)
+    allowed = _allowed(draft.scored, draft.excluded)
+    capacity = Capacity.from_frame(roster.rename(columns={"maker": "expert_id"}))
     for maker, change in changes.items():
         capacity = changed(capacity, maker, change)
-    plan = make_plan(draft.scored, capacity)
-    other = _draft(draft.scored, roster, draft.excluded, plan, draft.model_id).summary
+    room = capacity.upper[list(draft.scored.makers)].to_numpy()[0]
+    lot = _fitting(draft.lot, room)
+    plan = make_plan(draft.scored, _only(capacity, draft.scored, allowed, lot))
+    other = _summary(plan, lot)
     return {"cost": other["cost"], "change": other["cost"] - draft.summary["cost"], "plan": other}
 
 
@@ -252,37 +283,55 @@ def _scored(waiting: Waiting, model: Model | None, experts: list[str]) -> Scored
     return Scored(pd.Index(waiting.case_ids, dtype=object), makers, loss, loss, says, tuple(classes))
 
 
-def _capacity(roster: pd.DataFrame, scored: Scored, excluded: Sequence[str]) -> Capacity:
-    capacity = Capacity.from_frame(roster.rename(columns={"maker": "expert_id"}))
+def _allowed(scored: Scored, excluded: Sequence[str]) -> NDArray[np.bool_]:
+    """Who may get each case."""
     allowed = np.isfinite(scored.loss)
     for row, text in enumerate(excluded):
         if text != "[]":
             barred = set(json.loads(text))
             allowed[row] &= [maker not in barred for maker in scored.makers]
+    return allowed
+
+
+def _capacity(
+    roster: pd.DataFrame, scored: Scored, allowed: NDArray[np.bool_], lot: NDArray[np.int64]
+) -> Capacity:
+    return _only(Capacity.from_frame(roster.rename(columns={"maker": "expert_id"})), scored, allowed, lot)
+
+
+def _only(
+    capacity: Capacity, scored: Scored, allowed: NDArray[np.bool_], lot: NDArray[np.int64]
+) -> Capacity:
+    """The capacity for those who may get each case; a case given by lot may go to its maker alone."""
+    drawn = np.flatnonzero(lot >= 0)
+    if len(drawn):
+        allowed = allowed.copy()
+        allowed[drawn] = False
+        allowed[drawn, lot[drawn]] = True
     if allowed.all():
         return capacity
     return capacity.only(pd.DataFrame(allowed, index=scored.ids, columns=list(scored.makers)))
 
 
-def _draft(
-    scored: Scored, roster: pd.DataFrame, excluded: list[str], plan: Plan, model_id: int | None
-) -> Draft:
-    (solved,) = plan.assignments.values()
-    return Draft(
-        scored=scored,
-        roster=roster,
-        excluded=excluded,
-        maker=solved.maker,
-        objective=solved.objective,
-        gap=solved.gap,
-        prices=solved.prices,
-        summary=_plain(plan.summary.to_dict()),
-        model_id=model_id,
-    )
+def _fitting(lot: NDArray[np.int64], room: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The lots that still find room; who has less of it now gets the first of theirs."""
+    kept = lot.copy()
+    for maker in np.unique(lot[lot >= 0]):
+        kept[np.flatnonzero(lot == maker)[max(int(room[maker]), 0) :]] = -1
+    return kept
+
+
+def _summary(plan: Plan, lot: NDArray[np.int64]) -> dict[str, Any]:
+    found: dict[str, Any] = _plain(plan.summary.to_dict())
+    drawn = int((lot >= 0).sum())
+    if drawn:
+        found["notes"].append(f"given out by lot, as the shift asks: {drawn:,} of {len(lot):,} cases")
+    return {**found, "by_lot": drawn}
 
 
 def _problem(draft: Draft) -> AssignmentProblem:
-    capacity = _capacity(draft.roster, draft.scored, draft.excluded)
+    allowed = _allowed(draft.scored, draft.excluded)
+    capacity = _capacity(draft.roster, draft.scored, allowed, draft.lot)
     lower, upper = capacity.limits(draft.scored.makers, len(draft.maker))
     mask = capacity.mask(draft.scored.ids, draft.scored.makers)
     return AssignmentProblem.of(draft.scored.loss, upper, lower, mask)
@@ -301,6 +350,8 @@ def _pack(draft: Draft) -> bytes:
             "maker": draft.maker,
             "says": draft.scored.says,
             "excluded": pa.array(draft.excluded),
+            "lot": draft.lot,
+            "propensity": draft.propensity,
             **loss,
         }
     )
@@ -329,6 +380,8 @@ def unpack(payload: bytes, summary: dict[str, Any], model_id: int | None) -> Dra
         scored=scored,
         roster=pd.DataFrame(more["roster"]),
         excluded=table.column("excluded").to_pylist(),
+        lot=table.column("lot").to_numpy(),
+        propensity=table.column("propensity").to_numpy(),
         maker=table.column("maker").to_numpy().astype(np.int32),
         objective=more["objective"],
         gap=more["gap"],
@@ -352,7 +405,7 @@ def _insert_assignments(
                 "shift_id": plan.shift_id,
                 "maker": makers[j],
                 "state": "decided" if j == 0 and says >= 0 else "assigned",
-                "method": "plan",
+                "method": "lot" if by_lot else "plan",
                 "plan_id": plan.id,
                 "pricing_id": pricing_id,
                 "model_id": plan.model_id,
@@ -360,16 +413,18 @@ def _insert_assignments(
                 "machine_says": sayings[says] if says >= 0 else None,
                 "expected_loss": loss,
                 "price": float(draft.prices[j]),
-                "propensity": 1.0,
+                "propensity": propensity,
                 "created_at": at,
                 "changed_at": at,
             }
-            for case, j, says, losses, loss in zip(
+            for case, j, says, losses, loss, by_lot, propensity in zip(
                 scored.ids[part],
                 draft.maker[part].tolist(),
                 scored.says[part].tolist(),
                 scored.loss[part].tolist(),
                 own[part].tolist(),
+                (draft.lot[part] >= 0).tolist(),
+                draft.propensity[part].tolist(),
                 strict=True,
             )
         ]
