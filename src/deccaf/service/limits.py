@@ -5,11 +5,13 @@ Pure ASGI, so that a body that is too large is refused while it arrives, not aft
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,8 +52,9 @@ class Limits:
     """Where files come in: streamed, not parsed as JSON."""
 
 
-_POLITE = 32 << 20
-"""A body up to this size is let in and dropped, so that its sender is there to read the answer."""
+LINGER_SECONDS = 3.0
+"""How long the rest of a refused body is let in and dropped: many senders read no answer before they have sent
+everything, and a connection that is closed under them would be all they see."""
 
 
 class _TooLargeError(Exception):
@@ -91,13 +94,13 @@ class LimitsMiddleware:
         upload = scope["path"] in self.limits.upload_paths
         most = self.limits.upload_bytes if upload else self.limits.json_bytes
         if headers.get(b"content-encoding", b"identity") != b"identity":
-            await refuse(send, 415, "packed-body", "send the body as it is; compressed bodies are not read")
+            rest = _rest(headers, receive)
+            said = "send the body as it is; compressed bodies are not read"
+            await refuse(send, 415, "packed-body", said, rest)
             return
         told = headers.get(b"content-length", b"")
         if told.isdigit() and int(told) > most:
-            if int(told) <= _POLITE:
-                await _drop(receive)
-            await _too_large(send, most)
+            await _too_large(send, most, _rest(headers, receive))
             return
         if upload:
             await self._stream(scope, receive, send, most)
@@ -107,7 +110,7 @@ class LimitsMiddleware:
             return
         body = await _whole(receive, most)
         if body is None:
-            await _too_large(send, most)
+            await _too_large(send, most, receive)
         elif too_deep(body, self.limits.depth):
             await refuse(
                 send, 400, "too-deep", f"the JSON is nested more than {self.limits.depth} levels deep"
@@ -135,7 +138,7 @@ class LimitsMiddleware:
             await self.app(scope, counted, watched)
         except _TooLargeError:
             if not started:
-                await _too_large(send, most)
+                await _too_large(send, most, receive)
 
 
 def too_deep(body: bytes, depth: int) -> bool:
@@ -157,8 +160,8 @@ def problem(status: int, kind: str, detail: str, **more: Any) -> bytes:
     return json.dumps({**content, **more}, allow_nan=False, default=str).encode()
 
 
-async def refuse(send: Send, status: int, kind: str, detail: str) -> None:
-    """Answer with a problem and close the connection: what is still coming will not be read."""
+async def refuse(send: Send, status: int, kind: str, detail: str, rest: Receive | None = None) -> None:
+    """Answer with a problem and close the connection, after dropping for a while what is still coming."""
     body = problem(status, kind, detail)
     headers = [
         (b"content-type", b"application/problem+json"),
@@ -166,11 +169,21 @@ async def refuse(send: Send, status: int, kind: str, detail: str) -> None:
         (b"connection", b"close"),
     ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
+    if rest is not None:
+        await send({"type": "http.response.body", "body": body, "more_body": True})  # whole, and on its way
+        with suppress(TimeoutError):
+            await asyncio.wait_for(_drop(rest), LINGER_SECONDS)
+        body = b""
     await send({"type": "http.response.body", "body": body})
 
 
-async def _too_large(send: Send, most: int) -> None:
-    await refuse(send, 413, "too-large", f"the body is larger than {most:,} bytes; send it in parts")
+async def _too_large(send: Send, most: int, rest: Receive | None) -> None:
+    await refuse(send, 413, "too-large", f"the body is larger than {most:,} bytes; send it in parts", rest)
+
+
+def _rest(headers: dict[bytes, bytes], receive: Receive) -> Receive | None:
+    """What is still coming; nothing if the sender waits to be told to go on, which it is not."""
+    return None if headers.get(b"expect", b"").lower() == b"100-continue" else receive
 
 
 async def _whole(receive: Receive, most: int) -> bytes | None:
