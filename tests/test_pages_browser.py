@@ -33,7 +33,9 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-expect.set_options(timeout=30_000)  # as long as a page may take elsewhere: a busy machine is no fault of a page
+expect.set_options(
+    timeout=30_000
+)  # as long as a page may take elsewhere: a busy machine is no fault of a page
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 PAYLOADS = [
     "<script>window.hit=1</script>",

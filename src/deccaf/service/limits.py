@@ -53,8 +53,8 @@ class Limits:
 
 
 LINGER_SECONDS = 3.0
-"""How long the rest of a refused body is let in and dropped: many senders read no answer before they have sent
-everything, and a connection that is closed under them would be all they see."""
+"""How long the rest of a refused body is let in and dropped: many senders read no answer before they have
+sent everything, and a connection that is closed under them would be all they see."""
 
 
 class _TooLargeError(Exception):

@@ -1,13 +1,14 @@
 """Cases of a plan that are given out by lot, and the chance with which everybody got theirs.
 
 A fair sample is what people can be judged by, and what models keep learning from. Cases are drawn all alike
-among those that everybody with room may get, and dealt as evenly as room allows; the plan is then the best one
-for all the others.
+among those that everybody with room may get, and dealt as evenly as room allows; the plan is then the best
+one for all the others.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ class Lots:
     chance: Floats
     """The chance of each maker, once a case is drawn."""
 
-    def propensity(self, losses: Floats, prices: Floats, chosen: Ints) -> Floats:
+    def propensity(self, losses: Floats, prices: Floats, chosen: NDArray[np.integer[Any]]) -> Floats:
         """The chance of the maker that each case has: by lot, or by the plan at its prices.
 
         `losses` are infinite where a maker may not get the case.

@@ -299,9 +299,7 @@ def _capacity(
     return _only(Capacity.from_frame(roster.rename(columns={"maker": "expert_id"})), scored, allowed, lot)
 
 
-def _only(
-    capacity: Capacity, scored: Scored, allowed: NDArray[np.bool_], lot: NDArray[np.int64]
-) -> Capacity:
+def _only(capacity: Capacity, scored: Scored, allowed: NDArray[np.bool_], lot: NDArray[np.int64]) -> Capacity:
     """The capacity for those who may get each case; a case given by lot may go to its maker alone."""
     drawn = np.flatnonzero(lot >= 0)
     if len(drawn):

@@ -31,6 +31,8 @@ DAY = 86400.0
 LOOK_SECONDS = 60.0
 WINDOW = 1_000
 """The latest cases, and the latest labels, that are looked at."""
+PEOPLE_WINDOW = 2_000
+"""The latest labels of cases that people decided: each of them should have enough."""
 FEWEST_CASES = 100
 FEWEST_LABELS = 100
 FEWEST_DECISIONS = 20
@@ -185,7 +187,7 @@ class Watcher:
         found["labels"] = len(labelled)
         if len(labelled):
             found |= _truths(model, labelled)
-            found["experts"] = _experts(model, labelled)
+            found["experts"] = _experts(model, _decided_by_people(connection, since, at))
         return Report(at, **found)
 
     def _score_drift(self, connection: sa.Connection, model: Model, frame: pd.DataFrame) -> dict[str, Any]:
@@ -269,16 +271,23 @@ def _first_cases(connection: sa.Connection, model: Model) -> pd.DataFrame:
 
 
 def _labelled(connection: sa.Connection, since: float, at: float) -> list[Any]:
-    """The freshest labels, each with its case and the decision about it."""
+    """The cases of the freshest labels."""
+    y, c = t.labels.c, t.cases.c
+    fresh = sa.select(y.case_id).where(y.at >= since, y.at <= at).order_by(y.id.desc()).limit(WINDOW)
+    query = sa.select(*c["case_id", "features", "label"]).where(c.case_id.in_(fresh), c.given.is_(None))
+    return list(connection.execute(query))
+
+
+def _decided_by_people(connection: sa.Connection, since: float, at: float) -> list[Any]:
+    """The freshest labels of cases that people decided, each with the case and the decision."""
     y, c, d = t.labels.c, t.cases.c, t.decisions.c
-    fresh = (
-        sa.select(y.case_id).where(y.at >= since, y.at <= at).order_by(y.id.desc()).limit(WINDOW).subquery()
-    )
     query = (
         sa.select(c.case_id, c.features, c.label, d.maker, d.decision)
-        .join_from(fresh, t.cases, c.case_id == fresh.c.case_id)
-        .outerjoin(t.decisions, d.case_id == c.case_id)
-        .where(c.given.is_(None))
+        .join_from(t.labels, t.cases, c.case_id == y.case_id)
+        .join(t.decisions, d.case_id == c.case_id)
+        .where(y.at >= since, y.at <= at, d.maker != MACHINE, c.given.is_(None))
+        .order_by(y.id.desc())
+        .limit(PEOPLE_WINDOW)
     )
     return list({row.case_id: row for row in connection.execute(query)}.values())
 
@@ -388,32 +397,55 @@ def _bins(p: Floats, truth: Floats, most: int = 5) -> list[dict[str, float]]:
     return rows
 
 
-def _experts(model: Model, labelled: list[Any]) -> list[ExpertWatch]:
+def _experts(model: Model, decided: list[Any]) -> list[ExpertWatch]:
     """Errors of people against what the model expected on the very cases that they got."""
     decisions = model.system.learned_.decisions
     classes = list(model.classes)
     rows = [
         row
-        for row in labelled
-        if row.maker not in (None, MACHINE)
-        and json.loads(row.label) in classes
+        for row in decided
+        if json.loads(row.label) in classes
+        and json.loads(row.decision) in classes
         and row.maker in model.system.experts_
     ]
     if not rows or not hasattr(decisions, "predict_rows"):
         return []
+    here = np.arange(len(rows))
     truth = np.array([classes.index(json.loads(row.label)) for row in rows], np.int64)
-    wrong = np.array([row.decision != row.label for row in rows], np.float64)
+    said = np.array([classes.index(json.loads(row.decision)) for row in rows], np.int64)
     makers = [row.maker for row in rows]
     features = model.system.schema_.cast(_frame([row.features for row in rows], model))
-    q = decisions.predict_rows(features, truth, makers)  # type: ignore[union-attr]
-    expected = 1.0 - q[np.arange(len(rows)), truth]
-    who = np.array(makers)
-    return [_watch(name, expected[who == name], wrong[who == name]) for name in sorted(set(makers))]
+    q = np.clip(decisions.predict_rows(features, truth, makers), 1e-6, 1.0)  # type: ignore[union-attr]
+    expected = 1.0 - q[here, truth]
+    wrong = (said != truth).astype(np.float64)
+    surprise, mean, variance = _surprise(q, said)
+    who, found = np.array(makers), []
+    for name in sorted(set(makers)):
+        mine = who == name
+        errors = _sigmas(wrong[mine], expected[mine], (expected * (1 - expected))[mine])
+        strangeness = _sigmas(surprise[mine], mean[mine], variance[mine])
+        found.append(_watch(name, expected[mine], wrong[mine], max(errors, strangeness)))
+    return found
 
 
-def _watch(name: str, expected: Floats, wrong: Floats) -> ExpertWatch:
+def _surprise(q: Floats, said: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
+    """How unlikely each decision was (minus its log), and the mean and variance of that were all as expected.
+
+    Sees what errors alone do not: somebody who tosses a coin is wrong where they never used to be.
+    """
+    unlikely = -np.log(q)
+    mean = (q * unlikely).sum(axis=1)
+    variance = (q * (unlikely - mean[:, None]) ** 2).sum(axis=1)
+    return unlikely[np.arange(len(q)), said], mean, variance
+
+
+def _sigmas(seen: Floats, expected: Floats, variance: Floats) -> float:
+    """How many standard deviations a sum lies above what was expected."""
+    return float((seen - expected).sum() / np.sqrt(max(variance.sum(), 1e-12)))
+
+
+def _watch(name: str, expected: Floats, wrong: Floats, sure: float) -> ExpertWatch:
     low, high = wilson(wrong.mean(), len(wrong))
-    sure = (wrong.sum() - expected.sum()) / np.sqrt(max((expected * (1 - expected)).sum(), 1e-12))
     odd = len(wrong) >= FEWEST_DECISIONS and sure > SURE and wrong.mean() - expected.mean() > ERROR_GAP
     return ExpertWatch(
         name, len(wrong), float(expected.mean()), float(wrong.mean()), float(low), float(high), bool(odd)
