@@ -1,9 +1,9 @@
-"""Alerts in the demo's own world: none on quiet days; a shifted feature, a careless analyst seen the same day.
+"""Alerts in the demo's own world: none on quiet days; a shifted feature, a careless person seen the same day.
 
     .venv/bin/python benchmarks/watching.py [--worlds 5] [--days 20]
 
 Every world has its own cases, team and model. A day brings 1,200 cases; the best plan gives 60 to each of
-nine analysts, who decide as they do, and all labels are known in the evening. Cases are given to those who are
+nine analysts, who decide as they do, and all labels are known in the evening. Cases go to those who are
 expected to be right about them, so an alert that took luck in the choice for a change would come up here.
 """
 
@@ -38,7 +38,7 @@ CASES = 1_200
 APPLICATIONS = 400_000
 FEATURES = ("credit_risk_score", "customer_age", "name_email_similarity", "velocity_24h", "income")
 PEOPLE_BAR = 0.75
-"""Of analysts who toss a coin instead of erring in a quarter of 60 cases, few more stand out from bad luck."""
+"""Of analysts who toss a coin instead of erring in a quarter of 60 cases, few more differ from bad luck."""
 MACHINE_ACTOR = Actor(None, "machine")
 
 
