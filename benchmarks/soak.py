@@ -62,7 +62,8 @@ class Soak:
             )
         if self.postgres is not None:
             self.note("PostgreSQL restarted under load", "PostgreSQL", self.restarts)
-        self.note("generated requests", "SQLite", self.fuzzing)
+        for kind in self.kinds:
+            self.note("generated requests", kind, lambda kind=kind: self.fuzzing(kind))
         self.note("hostile bodies", "SQLite", self.hostile)
 
     def kills(self, kind: str) -> tuple[str, list[str]]:
@@ -101,8 +102,8 @@ class Soak:
         c = found.counts
         return f"{c['restarts']} restarts, {c['201']} x 201, {c['503']} x 503, {c['lost']} lost", found.wrong
 
-    def fuzzing(self) -> tuple[str, list[str]]:
-        url = self.url("SQLite")
+    def fuzzing(self, kind: str) -> tuple[str, list[str]]:
+        url = self.url(kind)
         with world(url, housekeeping=False) as desk, listening(desk.nobody.app) as base:
             secret = first_key(url)
             seen, wrong = fuzz(base, secret, desk.nobody.app.openapi(), self.count(65))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from deccaf.service import ledger
 from service_fuzz import fuzz, listening
 from service_world import first_key, world
 
 
-def test_generated_requests_find_no_fault(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/deccaf.db"
-    with world(url, housekeeping=False) as desk, listening(desk.nobody.app) as base:
-        secret = first_key(url)
+def test_generated_requests_find_no_fault(database_url: str) -> None:
+    with world(database_url, housekeeping=False) as desk, listening(desk.nobody.app) as base:
+        secret = first_key(database_url)
         seen, wrong = fuzz(base, secret, desk.nobody.app.openapi(), examples=4)
         assert wrong == []
         assert sum(seen.values()) > 200

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from deccaf.cli import app
 from deccaf.service import database, jobs, ledger, refit, run
 from deccaf.service import tables as t
 from deccaf.service.core import Service
-from deccaf.service.demo import Play, build_stage, furnish
+from deccaf.service.demo import Play, Stage, build_stage, furnish
 from deccaf.service.keys import KeyRing
 from service_world import first_key, history, world
 
@@ -62,24 +64,47 @@ def test_a_database_that_is_away_is_named() -> None:
         run.check_place("postgresql://nobody@127.0.0.1:9/none", "127.0.0.1", 1)
 
 
-def test_the_demo_is_alive(tmp_path: Path) -> None:
-    stage = build_stage(applications=30_000)
-    first_key(f"sqlite:///{tmp_path}/demo.db")
-    service = Service(f"sqlite:///{tmp_path}/demo.db")
+@pytest.fixture(scope="module")
+def stage() -> Stage:
+    return build_stage(applications=30_000)
+
+
+@contextmanager
+def playing(stage: Stage, folder: Path, **options: float) -> Iterator[tuple[Service, str]]:
+    url = f"sqlite:///{folder}/demo.db"
+    first_key(url)
+    service = Service(url)
     secret = furnish(service, stage)
-    play = Play(service, stage, per_second=200.0)
+    play = Play(service, stage, per_second=200.0, **options)
     play.start()
-    deadline = time.monotonic() + 30
-    decided = 0
-    while decided < 30 and time.monotonic() < deadline:
-        time.sleep(0.2)
-        decided = service.read(
-            lambda c: c.execute(sa.select(sa.func.count()).select_from(t.decisions)).scalar_one()
-        )
+    yield service, secret
     play.stop()
-    assert decided >= 30
-    assert KeyRing(service.engine).look_up(secret).role == "lead"
     service.close()
+
+
+def wait_for(service: Service, table: sa.Table, rows: int) -> int:
+    deadline, found = time.monotonic() + 60, 0
+    while found < rows and time.monotonic() < deadline:
+        time.sleep(0.2)
+        found = service.read(lambda c: c.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
+    return found
+
+
+def test_the_demo_is_alive(stage: Stage, tmp_path: Path) -> None:
+    with playing(stage, tmp_path) as (service, secret):
+        assert wait_for(service, t.decisions, 30) >= 30
+        assert KeyRing(service.engine).look_up(secret).role == "lead"
+
+
+@pytest.mark.parametrize("trouble", [True, False])
+def test_the_demo_shows_its_trouble(stage: Stage, tmp_path: Path, trouble: bool) -> None:
+    options = {"trouble_after": 0.0} if trouble else {}
+    with playing(stage, tmp_path, **options) as (service, _):
+        assert wait_for(service, t.cases, 300) >= 300
+        alerts = service.watcher.look_now(time.time()).alerts
+    shifted = {alert.subject for alert in alerts if alert.kind == "drift"}
+    assert ("credit_risk_score" in shifted) == trouble
+    assert trouble or alerts == []
 
 
 def test_a_refit_is_done_in_the_background(tmp_path: Path) -> None:

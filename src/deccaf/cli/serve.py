@@ -34,6 +34,13 @@ def serve(
     demo: Annotated[
         bool, typer.Option("--demo", help="A simulated team at work on a throw-away database; prints a key.")
     ] = False,
+    trouble: Annotated[
+        bool,
+        typer.Option(
+            "--trouble",
+            help="With --demo: after a minute a feature shifts and an analyst tosses coins; see what alerts do.",
+        ),
+    ] = False,
 ) -> None:
     """Run the service: cases in, people at work, nothing lost. The API is described in docs/service.md.
 
@@ -46,8 +53,10 @@ def serve(
         raise ConfigError(
             f"the service needs more packages ({error.name}): pip install 'deccaf[service]'"
         ) from error
+    if trouble and not demo:
+        raise ConfigError("--trouble is for --demo: on a real desk it comes by itself")
     if demo:
-        _demo(database, host, port)
+        _demo(database, host, port, trouble)
         return
     url = database or f"sqlite:///{FOLDER / 'deccaf.db'}"
     if init:
@@ -62,13 +71,13 @@ def serve(
         run.serve(url, host, port, processes)
 
 
-def _demo(database: str | None, host: str, port: int) -> None:
+def _demo(database: str | None, host: str, port: int, trouble: bool) -> None:
     from deccaf.service import run
 
     with tempfile.TemporaryDirectory(prefix="deccaf-demo-") as folder:
         url = database or f"sqlite:///{folder}/demo.db"
         say("Generating cases, simulating a team, learning from its decisions (a quarter of a minute) ...")
-        with run.demo(url) as (app, secret):
+        with run.demo(url, trouble) as (app, secret):
             say(f"deccaf on http://{host}:{port}, with nine simulated analysts at work; stop with Ctrl-C.")
             say("Open that address in a browser and sign in with this key, a lead's:")
             print(secret, flush=True)

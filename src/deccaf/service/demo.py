@@ -58,6 +58,9 @@ LABEL_SECONDS = 30.0
 """Mean time to a label."""
 PER_SECOND = 1.0
 """Cases that arrive, on average: more than twice what the team can review."""
+TROUBLE_SECONDS = 60.0
+SHIFTED = "credit_risk_score"
+"""With trouble: the feature that moves by one standard deviation."""
 _FORECAST = 500
 _COMING = 0.3
 """Share of the cases that are still to come."""
@@ -146,11 +149,24 @@ def open_day(connection: sa.Connection, stage: Stage, number: int, at: float) ->
 
 
 class Play:
-    """Cases arrive, people decide, labels come, days begin; until stopped."""
+    """Cases arrive, people decide, labels come, days begin; until stopped.
 
-    def __init__(self, service: Service, stage: Stage, per_second: float = PER_SECOND, seed: int = 0) -> None:
+    With `trouble_after` so many seconds a feature shifts and one analyst tosses a coin: see what alerts do.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        stage: Stage,
+        per_second: float = PER_SECOND,
+        seed: int = 0,
+        trouble_after: float | None = None,
+    ) -> None:
         self._service, self._stage, self._pause = service, stage, 1.0 / per_second
         self._rng = np.random.default_rng(seed)
+        self._trouble_at = np.inf if trouble_after is None else time.time() + trouble_after
+        self._shift = float(np.nanstd([float(case[SHIFTED]) for case in stage.cases]))
+        self._careless = stage.experts[0]
         self._said = {name: stage.decisions[name].to_numpy() for name in stage.experts}
         self._late: list[tuple[float, int]] = []
         """Labels to come, the next one first (a heap)."""
@@ -186,6 +202,8 @@ class Play:
 
     def _arrive(self, number: int) -> None:
         features = self._stage.cases[number % len(self._stage.cases)]
+        if time.time() > self._trouble_at:
+            features = {**features, SHIFTED: float(features[SHIFTED]) + self._shift}
         case = Incoming(Call(Actor(None, "machine")), f"alert-{number + 1}", features)
         self._service.intake.submit(case).result(timeout=30)
         heapq.heappush(self._late, (time.time() + float(self._rng.exponential(LABEL_SECONDS)), number))
@@ -203,6 +221,8 @@ class Play:
                 ledger.hand_back(connection, claim["case_id"], name, "not sure", me, at, self._service.rng)
                 return
             said = int(self._said[name][_number(claim["case_id"]) % len(self._stage.cases)])
+            if name == self._careless and at > self._trouble_at:
+                said = int(self._rng.integers(0, 2))
             seconds = float(self._rng.lognormal(3.5, 0.5))
             ledger.decide(connection, claim["case_id"], name, json.dumps(said), seconds, me, at)
 

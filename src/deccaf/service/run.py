@@ -66,10 +66,10 @@ def listen(app: FastAPI, host: str, port: int) -> None:
 
 
 @contextmanager
-def demo(url: str) -> Iterator[tuple[FastAPI, str]]:
+def demo(url: str, trouble: bool = False) -> Iterator[tuple[FastAPI, str]]:
     """An application with a simulated team at work, and the secret of a lead's key."""
     # takes long to import, and only the demo needs it
-    from deccaf.service.demo import Play, build_stage, furnish
+    from deccaf.service.demo import TROUBLE_SECONDS, Play, build_stage, furnish
 
     stage = build_stage()
     engine = database.connect(url)
@@ -78,7 +78,7 @@ def demo(url: str) -> Iterator[tuple[FastAPI, str]]:
     app = build(url)
     service: Service = app.state.service
     secret = furnish(service, stage)
-    play = Play(service, stage)
+    play = Play(service, stage, trouble_after=TROUBLE_SECONDS if trouble else None)
     play.start()
     try:
         yield app, secret
