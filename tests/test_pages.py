@@ -289,6 +289,11 @@ def _backtest(lead: Person) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.5)
     assert "per 100 cases" in page
+    path = page.split('href="/models/backtests/')[1].split('"')[0]
+    report = lead.get(f"/models/backtests/{path}")
+    assert "default-src 'none'" in report.headers["content-security-policy"]
+    assert "data:image/png;base64," in report.text
+    assert lead.get("/models/backtests/999").status_code == 404
 
 
 def _wait_for_model(lead: Person) -> None:

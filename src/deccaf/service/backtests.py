@@ -25,8 +25,8 @@ _LONGEST = 3600.0
 
 def backtest(
     cases: pd.DataFrame, decisions: pd.DataFrame, config: Config | None, costs: Costs | None
-) -> dict[str, Any]:
-    """The verdict in sentences, the notes, and the costs per 100 cases by policy."""
+) -> tuple[dict[str, Any], bytes]:
+    """The verdict in sentences, the notes, the costs per 100 cases by policy; and the report as a page."""
     if config is None and costs is None:
         raise DataError("nobody said what errors cost: do it under Set-up, or activate a model that knows it")
     with tempfile.TemporaryDirectory(prefix="deccaf-backtest-") as name:
@@ -45,7 +45,7 @@ def backtest(
         if done.returncode:
             raise DataError(done.stderr.strip()[-1000:] or "the backtest failed")
         found: dict[str, Any] = json.loads(done.stdout)
-    return found
+        return found, (folder / "report" / "report.html").read_bytes()
 
 
 def _toml(config: Config | None, costs: Costs | None) -> str:

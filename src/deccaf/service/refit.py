@@ -41,9 +41,11 @@ def run(url: str, job_id: int, worker: str) -> None:
             data = read_history(connection)
         params = json.loads(job.params)
         if job.kind == "backtest":
-            found = backtest(*data)
+            found, html = backtest(*data)
             with database.writing(engine) as connection:
-                jobs.finish(connection, job_id, "done", found, time.time())
+                if jobs.beat(connection, job_id, worker, time.time()):
+                    connection.execute(sa.insert(t.backtest_reports).values(job_id=job_id, html=html))
+                    jobs.finish(connection, job_id, "done", found, time.time())
             return
         model = fit(*data)
         content = _bytes(model)

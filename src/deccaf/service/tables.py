@@ -285,5 +285,11 @@ sessions = _table(
     sa.Index("ix_sessions_expires", "expires_at"),
 )
 
+backtest_reports = _table(
+    "backtest_reports",
+    sa.Column("job_id", _Id, sa.ForeignKey("jobs.id"), primary_key=True, autoincrement=False),
+    sa.Column("html", sa.LargeBinary, nullable=False),
+)
+
 APPEND_ONLY = ("history", "labels", "decisions", "activations", "pricings")
 """Tables whose rows can be added but neither changed nor removed."""

@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import HTMLResponse
 from starlette.datastructures import UploadFile
 
 from deccaf.costs import Costs
@@ -48,6 +49,17 @@ async def ask_backtest(request: Request, here: Here, visitor: LeadHere) -> Respo
     await checked_form(request, visitor)
     await here.writer.run(lambda c: _enqueue(c, "backtest", {"name": "backtest"}, visitor.actor))
     return go("/models")
+
+
+@router.get("/models/backtests/{job_id}")
+def backtest_report(job_id: Id, here: Here, visitor: LeadHere) -> Response:
+    """The whole report of a backtest; it has pictures and a style of its own, and may run nothing."""
+    r = t.backtest_reports.c
+    found = here.read(lambda c: c.execute(sa.select(r.html).where(r.job_id == job_id)).scalar())
+    if found is None:
+        raise not_found("report of a backtest", job_id)
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; sandbox"
+    return HTMLResponse(found, headers={"Content-Security-Policy": policy})
 
 
 @router.post("/models/refit")

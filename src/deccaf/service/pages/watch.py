@@ -41,6 +41,7 @@ def watch(here: Here, visitor: LeadHere) -> Response:
         visitor,
         report=report,
         limit=watching.INDEX_LIMIT,
+        score_cases=watching.SCORE_REFERENCE,
         features=report.features[:SHOWN_FEATURES],
         finding=_finding(report),
         people=_people(report),
