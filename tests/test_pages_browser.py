@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 import urllib.request
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from deccaf.service.app import create_app
 from deccaf.service.core import Service
-from service_databases import free_port
+from service_databases import Postgres, free_port
 from service_world import EXPERTS, bearer, first_key, history, model_file, shift_body
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -74,8 +75,8 @@ PAYLOADS = [
 class Desk:
     """A service with a model, a shift and cases, listening for a browser."""
 
-    def __init__(self, folder: Path) -> None:
-        self.url = f"sqlite:///{folder}/deccaf.db"
+    def __init__(self, folder: Path, url: str | None = None) -> None:
+        self.url = url or f"sqlite:///{folder}/deccaf.db"
         self.secret = first_key(self.url)
         self.port = free_port()
         app = create_app(Service(self.url))
@@ -223,6 +224,13 @@ def test_a_reviewer_needs_no_mouse_and_the_lead_sees_the_numbers_change(browser:
     assert page.wrong == lead.wrong == []  # type: ignore[attr-defined]
     page.context.close()
     lead.context.close()
+
+
+def test_the_same_day_on_postgresql(browser: Browser, postgres: Postgres, tmp_path: Path) -> None:
+    desk = Desk(tmp_path, postgres.new_database(f"t{uuid.uuid4().hex[:12]}"))
+    test_a_leads_morning(browser, desk)
+    test_a_reviewer_needs_no_mouse_and_the_lead_sees_the_numbers_change(browser, desk)
+    desk.close()
 
 
 def test_no_value_of_a_case_runs_as_script(browser: Browser, desk: Desk) -> None:

@@ -38,7 +38,7 @@ def serve(
         bool,
         typer.Option(
             "--trouble",
-            help="With --demo: after a minute a feature shifts and an analyst tosses coins; watch the alerts.",
+            help="With --demo: after a minute a feature shifts and an analyst tosses coins.",
         ),
     ] = False,
 ) -> None:
