@@ -10,9 +10,12 @@ import pytest
 from scipy.optimize import check_grad
 from scipy.special import softmax
 
-from deccaf.models import arrow
+from deccaf.models import arrow, pooled
+from deccaf.models.contributions import decision_contributions
+from deccaf.models.decisions import DecisionModel
 from deccaf.models.log import DecisionLog
-from deccaf.models.pooled import PooledLogistic, fit_posterior
+from deccaf.models.pooled import PooledLogistic, fit_posterior, most_coefficients, telling_features
+from deccaf.models.rates import ShrunkenRates
 
 
 def simulate(experts: int, each: int, seed: int = 0, classes: int = 2) -> tuple[DecisionLog, np.ndarray]:
@@ -188,3 +191,97 @@ def test_json_round_trip() -> None:
         rtol=1e-4,
         atol=1e-6,
     )
+
+
+def many_classes(experts: int = 30, each: int = 100, classes: int = 8) -> DecisionLog:
+    """Ten features, the first of which makes a case easy; errors go to the next class, by expert."""
+    rng = np.random.default_rng(3)
+    n = experts * each
+    features = pd.DataFrame(rng.normal(size=(n, 10)), columns=[f"f{k}" for k in range(10)])
+    truth, who = rng.integers(classes, size=n), np.arange(n) % experts
+    right = rng.random(n) < 1 / (1 + np.exp(-1.0 - 1.5 * features["f0"]))
+    said = np.where(right, truth, (truth + 1 + who % 2) % classes)
+    return DecisionLog.of(features, truth, [f"e{j:02d}" for j in who], said, classes=classes)
+
+
+def test_with_many_classes_it_is_of_right_or_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pooled, "_COEFFICIENTS", (30, 100))
+    log = many_classes()
+    test = np.arange(len(log)) % 4 == 0
+    train, held = log.take(~test), log.take(test)
+    model = PooledLogistic().fit(train)
+    assert model.errors_ is not None
+    assert model.posterior_.weights.shape[2] == 1
+    rows = model.log_rows(held.features, held.truth, held.expert)
+    np.testing.assert_allclose(np.exp(rows).sum(axis=1), 1.0)
+    table = model.log_table(held.features[:40], np.arange(31))
+    np.testing.assert_allclose(np.exp(table).sum(axis=-1), 1.0)
+    here = np.arange(40)
+    np.testing.assert_allclose(table[here, held.expert[:40], held.truth[:40]], rows[:40])
+    rates = ShrunkenRates().fit(train).log_rows(held.features, held.truth, held.expert)
+    loss, plain = (-p[np.arange(len(held)), held.decision].mean() for p in (rows, rates))
+    assert loss < plain - 0.05, "it sees that the first feature makes cases easy"
+    again = PooledLogistic.from_dict(json.loads(json.dumps(model.to_dict())))
+    np.testing.assert_array_equal(again.log_rows(held.features, held.truth, held.expert), rows)
+
+
+def test_the_spread_of_right_or_wrong_is_that_of_its_log_odds(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = many_classes(experts=30, each=40, classes=5)
+    model = PooledLogistic().fit(log)
+    assert model.errors_ is None
+    monkeypatch.setattr(pooled, "_COEFFICIENTS", (30, 60))
+    model = PooledLogistic().fit(log)
+    assert model.errors_ is not None
+    found = model.covariance(log.features[:3], np.array([0, 30]))
+    assert found.shape == (3, 2, 5, 4, 4)
+    for y in range(5):
+        lever = np.eye(5)[y, 1:] - np.eye(5)[y, 0]
+        spread = found[:, :, y].max(axis=(-2, -1))
+        assert (spread > 0).all()
+        np.testing.assert_allclose(found[:, :, y], spread[..., None, None] * np.outer(lever, lever))
+
+
+def test_contributions_of_right_or_wrong_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pooled, "_COEFFICIENTS", (30, 100))
+    log = many_classes(each=60)
+    names = [log.experts[j] for j in log.expert]
+    model = DecisionModel(8, parts=("pooled",)).fit(log.features, log.truth, names, log.decision)
+    (part,) = model.parts_.values()
+    one, other = log.features.iloc[[0]], log.features.iloc[[1]]
+    for truth, k in ((0, 3), (3, 3), (3, 5)):
+        log_odds = [
+            (table := part.log_rows(case, np.array([truth]), np.array([4])))[0, k] - table[0, 0]
+            for case in (one, other)
+        ]
+        moved = [decision_contributions(model, case, "e04", truth, k)["total"].sum() for case in (one, other)]
+        stretch = model.calibrators_[truth].slope_ if model.calibrators_[truth].kind_ == "sigmoid" else 1.0
+        weight = stretch * model.weights_["pooled"]
+        assert moved[1] - moved[0] == pytest.approx(weight * (log_odds[1] - log_odds[0]))
+
+
+def test_of_many_features_it_sees_those_that_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, _ = simulate(6, 200)
+    rng = np.random.default_rng(0)
+    noise = pd.DataFrame(rng.normal(size=(len(log), 60)), columns=[f"n{k}" for k in range(60)])
+    wide = DecisionLog.of(
+        pd.concat([noise, log.features.reset_index(drop=True)], axis=1),
+        log.truth,
+        [log.experts[j] for j in log.expert],
+        log.decision,
+    )
+    monkeypatch.setattr(pooled, "_COEFFICIENTS", (10, 20))
+    model = PooledLogistic().fit(wide)
+    assert "a" in [part.name for part in model.encoder_.parts_]
+    assert len(model.encoder_.groups_) <= 18
+    assert most_coefficients(6) == 20
+    shown = model.log_rows(wide.features, wide.truth, wide.expert)
+    assert shown.shape == (len(wide), 2)
+
+
+def test_the_most_telling_features_come_first() -> None:
+    rng = np.random.default_rng(0)
+    target, known = rng.integers(0, 2, 500), np.zeros(500, np.int64)
+    matrix = rng.normal(size=(500, 6))
+    matrix[:, 4] += target
+    assert telling_features(matrix, [2, 1, 1, 2], target, known, np.ones(500), 2) == [3]
+    assert telling_features(matrix, [1] * 6, target, target, np.ones(500), 6) == [0, 1, 2, 3, 4, 5]

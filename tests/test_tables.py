@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from deccaf import Cases, Columns, Costs, DataError, Decisions, Schema
+from deccaf import Cases, Columns, Costs, DataError, DeccafWarning, Decisions, Schema
 from deccaf.tables import latest_share
 
 
@@ -88,7 +89,6 @@ def test_positions_match_numbers_and_text() -> None:
         (lambda f: f.assign(amount=["1", "2", "x", "4", "5", "6", "7", "?"]), r"'amount': mixes.*2 of 8.*'x' in case 'a2'"),
         (lambda f: f.assign(amount=[1, 2, "x", 4.5, 5, 6, 7, 8]), r"'amount': mixes.*1 of 8.*'x' in case 'a2'"),
         (lambda f: f.assign(amount=["1", "2", "3", "4", "5", "6", "7", "8"]), "'amount': holds numbers stored as text"),
-        (lambda f: f.assign(day=pd.Timestamp("2024-01-01")), "'day': holds dates"),
         (lambda f: f[["case_id", "label", "time"]], "no feature column is left"),
     ],
 )  # fmt: skip
@@ -109,7 +109,30 @@ def test_text_in_a_number_feature_of_new_cases_is_named(cases_frame: pd.DataFram
 def test_an_identifier_is_no_feature() -> None:
     frame = pd.DataFrame({"uuid": [f"id-{k}" for k in range(10_001)]})
     with pytest.raises(DataError, match="column 'uuid': 10,001 different names.*identifier"):
-        Cases.from_frame(frame)
+        Cases.from_frame(frame, columns=Columns(features="uuid"))
+
+
+def test_what_nothing_can_be_learned_from_is_left_out_with_a_word() -> None:
+    frame = pd.DataFrame({"amount": np.arange(200.0), "branch": ["a", "b"] * 100})
+    frame["note"] = [f"said {k}" for k in range(200)]
+    frame["seen"] = pd.Timestamp("2024-01-01")
+    with pytest.warns(DeccafWarning) as told:
+        cases = Cases.from_frame(frame)
+    assert cases.schema.names == ["amount", "branch"]
+    said = [str(warning.message) for warning in told]
+    assert said[0].startswith("column 'note' is left out: 200 different names in 200 rows")
+    assert said[1].startswith("column 'seen' is left out: holds dates")
+    with warnings.catch_warnings(action="error"):
+        quiet = Cases.from_frame(frame, columns=Columns(ignore=("note", "seen")))
+        assert quiet.schema.names == ["amount", "branch"]
+        kept = Cases.from_frame(frame, columns=Columns(categorical="note", ignore="seen"))
+        assert kept.schema.names == ["amount", "branch", "note"]
+    with pytest.raises(DataError, match="column 'seen': holds dates"):
+        Cases.from_frame(frame, columns=Columns(features=("amount", "seen")))
+    with pytest.raises(DataError, match="column 'amount': mixes"):
+        Cases.from_frame(frame.assign(amount=[*map(str, range(190)), *"abcdefghij"]))
+    with pytest.raises(ValueError, match="'note' is to be ignored, and has another part"):
+        Columns(ignore=("note",), categorical=("note",))
 
 
 def test_decisions_are_read_with_their_optional_columns(

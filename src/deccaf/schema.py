@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
-from deccaf.errors import DataError, did_you_mean, show
+from deccaf.errors import DataError, DeccafWarning, did_you_mean, show
 
 MAX_LEVELS = 10_000
+SMALLEST_IDENTIFIER = 50
+"""A text column with more names than this, and seldom the same one twice, is no category."""
 
 
 class Columns(BaseModel):
@@ -29,13 +32,22 @@ class Columns(BaseModel):
     """Columns of numbers that are names (a branch code); text columns are categorical anyway."""
     features: tuple[str, ...] | None = None
     """All columns without another part, unless named here."""
+    ignore: tuple[str, ...] = ()
+    """Columns without any part."""
 
-    @field_validator("group", "categorical", "features", mode="before")
+    @field_validator("group", "categorical", "features", "ignore", mode="before")
     @classmethod
     def _one_or_many(cls, value: Any) -> Any:
         if isinstance(value, str):
             return (value,)
         return tuple(value) if isinstance(value, list) else value
+
+    @model_validator(mode="after")
+    def _one_part_each(self) -> Self:
+        both = sorted(set(self.ignore) & {*(self.features or ()), *self.categorical, *self.group})
+        if both:
+            raise ValueError(f"column {both[0]!r} is to be ignored, and has another part besides")
+        return self
 
 
 @dataclass(frozen=True)
@@ -60,10 +72,17 @@ class Schema:
 
     @classmethod
     def infer(cls, frame: pd.DataFrame, columns: Columns, reserved: Collection[str]) -> Schema:
-        """The features of a training table: everything without another part, or what `columns` names."""
-        names = list(columns.features) if columns.features is not None else list(frame.columns)
-        if columns.features is None:
-            names = [name for name in names if name not in reserved]
+        """The features of a training table: what `columns` names, or else all that has no other part.
+
+        Columns that nobody named and nothing can be learned from (dates, text that is different in most
+        rows) are left out with a `DeccafWarning`.
+        """
+        if columns.features is not None:
+            names = list(columns.features)
+        else:
+            apart = {*reserved, *columns.ignore}
+            names = [name for name in frame.columns if name not in apart]
+            names = [name for name in names if name in columns.categorical or not _useless(frame[name])]
         require_columns(frame, [*names, *columns.categorical])
         if not names:
             raise DataError("no feature column is left; name some under [columns] features")
@@ -114,6 +133,28 @@ def no_missing(values: pd.Series, ids: pd.Series | None = None) -> pd.Series:
         where = f"row {first + 1}" if ids is None else f"case {show(ids.iloc[first])}"
         raise DataError(f"column {values.name!r}: {missing.sum()} value(s) missing, first: in {where}")
     return values
+
+
+def _useless(values: pd.Series) -> bool:
+    """Whether nothing can be learned from a column as it is; says so."""
+    dtype = values.dtype
+    if pd.api.types.is_datetime64_any_dtype(dtype) or pd.api.types.is_timedelta64_dtype(dtype):
+        _left_out(values, "holds dates; turn it into numbers to have it as a feature")
+        return True
+    if pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype):
+        return False
+    names, rows = values.nunique(), int(values.notna().sum())
+    if names <= MAX_LEVELS and (names <= SMALLEST_IDENTIFIER or names <= rows / 2):
+        return False
+    if not isinstance(dtype, pd.CategoricalDtype):
+        _refuse_mixed(values)  # numbers that were damaged differ in most rows too
+    said = f"{names:,} different names in {rows:,} rows, so it looks like an identifier or free text"
+    _left_out(values, f"{said}; name it under [columns] features or categorical to keep it")
+    return True
+
+
+def _left_out(values: pd.Series, said: str) -> None:
+    warnings.warn(f"column {str(values.name)!r} is left out: {said}", DeccafWarning, stacklevel=2)
 
 
 def _infer_feature(values: pd.Series, declared_category: bool) -> Feature:

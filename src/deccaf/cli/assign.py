@@ -13,10 +13,14 @@ import typer
 from deccaf.capacity import Capacity
 from deccaf.cli.common import JsonOption, KeyOption, c_output_on_stderr, read_key, say, show_table, steps
 from deccaf.config import Config, ConstraintsTable
+from deccaf.costs import MACHINE
 from deccaf.errors import ConfigError
 from deccaf.files import read_frames
 from deccaf.schema import Columns
 from deccaf.tables import Cases
+
+_MOST_SHOWN = 20
+"""Makers of an explanation, on a terminal."""
 
 if TYPE_CHECKING:
     from deccaf.system import DeCCaF, Plan
@@ -149,7 +153,11 @@ def explain(
             )
         )
         return
-    show_table(found.makers.reset_index(), title=f"Case {case}: {found.chosen}", as_json=False)
+    table = found.makers.reset_index()
+    shown = table[(np.arange(len(table)) < _MOST_SHOWN) | table["maker"].isin([found.chosen, MACHINE])]
+    show_table(shown, title=f"Case {case}: {found.chosen}", as_json=False)
+    if len(shown) < len(table):
+        print(f"{len(table) - len(shown)} more with a larger loss + price; --json has all.")
     print(found.text())
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import typer
 
 from deccaf.capacity import Capacity
-from deccaf.cli.common import JsonOption, show_table
+from deccaf.cli.common import JsonOption, show_table, warnings_said
 from deccaf.config import Config
 from deccaf.costs import MACHINE
 from deccaf.tables import Cases, Decisions
@@ -34,7 +34,8 @@ def check(
     of cases must fit.
     """
     settings = Config.read(config)
-    table = Cases.read(cases, columns=settings.columns, costs=settings.costs.build())
+    with warnings_said():
+        table = Cases.read(cases, columns=settings.columns, costs=settings.costs.build())
     facts = _about_cases(table)
     if decisions is not None:
         facts += _about_decisions(Decisions.read(decisions, classes=table.classes, cases=table))

@@ -12,13 +12,15 @@ from scipy.special import log_softmax
 
 from deccaf.models import trees
 from deccaf.models.encoding import LinearEncoder, TreeEncoder
-from deccaf.models.pooled import Posterior, fit_posterior
+from deccaf.models.pooled import Posterior, fit_posterior, telling_features
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Labelled = tuple[pd.DataFrame, Ints, Array]
 """Features, labels and weights."""
 
+_COEFFICIENTS = 1_000
+"""Of the logistic model, at most: with more features it sees those that say most."""
 _SLOW = {"learning_rate": 0.02, "bagging_fraction": 0.6, "bagging_freq": 1, "feature_fraction": 0.3}
 _STRONG = {"min_child_samples": 100, "reg_lambda": 20.0, "cat_smooth": 50.0}
 QUICK: tuple[Mapping[str, Any], ...] = (
@@ -40,6 +42,11 @@ class LogisticCases:
         del validation
         features, label, weight = data
         self.encoder_ = LinearEncoder().fit(features)
+        room = _COEFFICIENTS // (self.classes - 1) - 1
+        if len(self.encoder_.groups_) > room:
+            matrix, same = self.encoder_.transform(features), np.zeros_like(label)
+            kept = telling_features(matrix, self.encoder_.widths, label, same, weight, room)
+            self.encoder_ = self.encoder_.only(kept)
         groups = np.append(self.encoder_.groups_, len(self.encoder_.groups_))
         nobody = np.full(len(label), -1)
         design = self._design(features)

@@ -18,7 +18,7 @@ from deccaf.models.boosted import BoostedDecisions
 from deccaf.models.case_parts import BoostedCases
 from deccaf.models.classifier import CaseClassifier
 from deccaf.models.decisions import DecisionModel
-from deccaf.models.encoding import LinearEncoder, _Category
+from deccaf.models.encoding import LinearEncoder
 from deccaf.models.expertise import HumanExpertiseModel, OneVsAll
 from deccaf.models.paper_classifier import PaperClassifier
 from deccaf.models.pooled import PooledLogistic
@@ -44,7 +44,7 @@ def truth_contributions(model: CaseClassifier | PaperClassifier, case: pd.DataFr
             trees += weight * _shap(part.booster_, matrix, k, model.classes)[: len(names)]
         else:
             slopes = part.posterior_.weights[-1][:, k - 1]
-            logistic += weight * _linear(part.encoder_, case, slopes)
+            logistic += weight * _linear(part.encoder_, case, slopes, names)
     return _table(names, logistic, trees)
 
 
@@ -58,8 +58,7 @@ def decision_contributions(
     for name, part in model.parts_.items():
         weight = stretch * model.weights_[name]
         if isinstance(part, PooledLogistic):
-            slopes = part.posterior_.weights[place][:, k - 1]
-            logistic += weight * _linear(part.encoder_, case, slopes)
+            logistic += weight * _linear(part.encoder_, case, part.slopes(place, truth, k), names)
         elif isinstance(part, BoostedDecisions):
             known = place if place < len(model.experts_) else np.nan
             matrix = part.encoder_.transform(case, extra=2)
@@ -84,15 +83,12 @@ def right_contributions(
     return _table(names, np.zeros(len(names)), _shap(model.booster_, matrix, 1, 2)[: len(names)])
 
 
-def _linear(encoder: LinearEncoder, case: pd.DataFrame, slopes: Array) -> Array:
+def _linear(encoder: LinearEncoder, case: pd.DataFrame, slopes: Array, names: list[str]) -> Array:
     """The sum of column x slope over the columns of each feature; exact, as columns are centred."""
     products = encoder.transform(case)[0] * slopes[: len(encoder.groups_)]
-    widths = [
-        len(part.levels) if isinstance(part, _Category) else len(part.columns(np.zeros(0)))
-        for part in encoder.parts_
-    ]
-    parts = np.split(products, np.cumsum(widths)[:-1])
-    return np.array([part.sum() for part in parts])
+    parts = np.split(products, np.cumsum(encoder.widths)[:-1])
+    moved = {part.name: float(values.sum()) for part, values in zip(encoder.parts_, parts, strict=True)}
+    return np.array([moved.get(name, 0.0) for name in names])
 
 
 def _shap(booster: lgb.Booster, matrix: Array, k: int, classes: int) -> Array:

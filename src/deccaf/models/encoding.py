@@ -149,6 +149,18 @@ class LinearEncoder:
         blocks = [block for part in self.parts_ for block in _columns(part, features)]
         return np.column_stack(blocks) if blocks else np.zeros((len(features), 0))
 
+    @property
+    def widths(self) -> list[int]:
+        """How many columns each feature has."""
+        return [
+            len(part.levels) if isinstance(part, _Category) else len(part.columns(np.zeros(0)))
+            for part in self.parts_
+        ]
+
+    def only(self, features: Sequence[int]) -> LinearEncoder:
+        """The same for some of the features, by position."""
+        return LinearEncoder(self.rarest)._set([self.parts_[place] for place in features])
+
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain lists, for a file."""
         return [part.to_dict() for part in self.parts_]

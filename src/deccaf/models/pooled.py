@@ -14,25 +14,29 @@ a feature on which experts do not differ costs nothing. `arrow` does the algebra
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import log_softmax
+from scipy.special import log_expit, log_softmax
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from deccaf.models.arrow import Array, Coefficients, Ints, Rows, Step, climb, joint_covariance, variances
 from deccaf.models.encoding import LinearEncoder
 from deccaf.models.log import DecisionLog
 from deccaf.models.packing import pack, unpack
+from deccaf.models.rates import dirichlet_strength
 
 _PRECISION = (1e-3, 1e4)
 _ROUNDS = 25
 _SETTLED = 0.02
 _CALM = 3.0
 _TEAM_TAILS = 2.0
+_OPERATIONS = 1e9
+"""Experts x coefficients^3 in one step of the algebra, at most."""
+_COEFFICIENTS = (40, 300)
 
 
 @dataclass(frozen=True)
@@ -175,6 +179,10 @@ def _posterior(at: Coefficients, step: Step) -> Posterior:
 class PooledLogistic:
     """P(decision | features, truth, expert) by partial pooling; see the module's docstring.
 
+    The algebra costs experts x coefficients^3. Where that is too much, with many classes the model is of
+    being right or wrong, with the expert's own (shrunken) rates of what a wrong decision is; and with many
+    features it sees those that say most about decisions.
+
     Parameters
     ----------
     tails
@@ -185,6 +193,7 @@ class PooledLogistic:
     encoder_ : how features become columns
     posterior_ : coefficients per expert, the team's last, and their covariance
     classes_ : K
+    errors_ : None, or (experts + 1, K truths, K decisions): what wrong decisions are, 0 on the diagonal
     """
 
     def __init__(self, tails: float = 1.0) -> None:
@@ -194,49 +203,83 @@ class PooledLogistic:
         """Learn from one row per decision; the evidence sets the shrinkage, so `validation` is not used."""
         del validation
         self.classes_ = log.classes
+        most = most_coefficients(len(log.experts))
         self.encoder_ = LinearEncoder().fit(log.features)
+        matrix = self.encoder_.transform(log.features)
+        wide = (matrix.shape[1] + log.classes) * (log.classes - 1) > most
+        self.errors_ = error_shares(log) if wide and log.classes > 2 else None
+        target = log.decision if self.errors_ is None else (log.decision == log.truth).astype(np.int64)
+        room = most // self._contrasts - log.classes
+        if matrix.shape[1] > room:
+            kept = telling_features(matrix, self.encoder_.widths, target, log.truth, log.weight, room)
+            self.encoder_ = self.encoder_.only(kept)
+            matrix = self.encoder_.transform(log.features)
         groups = np.append(self.encoder_.groups_, np.full(log.classes, len(self.encoder_.groups_)))
         self.posterior_ = fit_posterior(
-            self._design(log.features, log.truth),
+            np.hstack([matrix, np.eye(log.classes)[log.truth]]),
             log.expert,
-            log.decision,
+            target,
             len(log.experts),
-            log.classes,
+            self._contrasts + 1,
             groups,
             log.weight,
             self.tails,
         )
         return self
 
+    @property
+    def _contrasts(self) -> int:
+        return self.classes_ - 1 if self.errors_ is None else 1
+
     def log_rows(self, features: pd.DataFrame, truth: Ints, expert: Ints) -> Array:
         """(rows, K): log-chance of each decision for rows of case, truth and expert."""
-        design = self._design(features, truth)
-        eta = np.zeros((len(design), self.classes_))
+        design = np.hstack([self.encoder_.transform(features), np.eye(self.classes_)[truth]])
+        eta = np.zeros((len(design), self._contrasts + 1))
         for j in np.unique(expert):
             rows = expert == j
             eta[rows, 1:] = design[rows] @ self.posterior_.weights[j]
-        return np.asarray(log_softmax(eta, axis=1))
+        if self.errors_ is None:
+            return np.asarray(log_softmax(eta, axis=1))
+        out = log_expit(-eta[:, 1:]) + _log(self.errors_[expert, truth])
+        out[np.arange(len(out)), truth] = log_expit(eta[:, 1])
+        return np.asarray(out)
 
     def log_table(self, features: pd.DataFrame, expert: Ints) -> Array:
         """(cases, experts, K truths, K decisions): log-chances for all pairs, by one matrix product."""
         matrix = self.encoder_.transform(features)
         weights = self.posterior_.weights[expert]
         slopes, intercepts = weights[:, : matrix.shape[1]], weights[:, matrix.shape[1] :]
-        out = np.zeros((len(matrix), len(expert), self.classes_, self.classes_))
-        out[..., 1:] = np.tensordot(matrix, slopes, axes=(1, 1))[:, :, None, :] + intercepts
-        return np.asarray(log_softmax(out, axis=-1))
+        eta = np.tensordot(matrix, slopes, axes=(1, 1))[:, :, None, :] + intercepts
+        if self.errors_ is None:
+            out = np.zeros((len(matrix), len(expert), self.classes_, self.classes_))
+            out[..., 1:] = eta
+            return np.asarray(log_softmax(out, axis=-1))
+        out = log_expit(-eta) + _log(self.errors_[expert])
+        own = np.arange(self.classes_)
+        out[..., own, own] = log_expit(eta[..., 0])
+        return np.asarray(out)
+
+    def slopes(self, place: int, truth: int, k: int) -> Array:
+        """What each column adds to the log-odds that an expert says k and not 0 if the truth is `truth`."""
+        weights = self.posterior_.weights[place]
+        if self.errors_ is None:
+            return np.asarray(weights[:, k - 1])
+        return np.asarray(weights[:, 0] * (float(k == truth) - float(truth == 0)))
 
     def covariance(self, features: pd.DataFrame, expert: Ints) -> Array:
         """(cases, experts, K truths, K - 1, K - 1): posterior covariance of the log-odds against class 0."""
         matrix = self.encoder_.transform(features)
-        contrasts, truths = self.classes_ - 1, self.classes_
+        contrasts, truths = self._contrasts, self.classes_
         out = np.empty((len(matrix), len(expert), truths, contrasts, contrasts))
         for place, j in enumerate(expert):
             blocks = self.posterior_.covariance[j].reshape(contrasts, -1, contrasts, matrix.shape[1] + truths)
             for k, m, y in np.ndindex(contrasts, contrasts, truths):
                 design = np.hstack([matrix, np.tile(np.eye(truths)[y], (len(matrix), 1))])
                 out[:, place, y, k, m] = ((design @ blocks[k, :, m]) * design).sum(axis=1)
-        return out
+        if self.errors_ is None:
+            return out
+        lever = np.eye(truths)[:, 1:] - np.eye(truths)[:, :1]  # how each log-odds moves with being right
+        return np.asarray(out * (lever[:, :, None] * lever[:, None, :]))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and text, for a file."""
@@ -244,6 +287,7 @@ class PooledLogistic:
             "classes": self.classes_,
             "encoder": self.encoder_.to_dict(),
             "posterior": self.posterior_.to_dict(),
+            "errors": None if self.errors_ is None else pack(self.errors_),
         }
 
     @classmethod
@@ -253,7 +297,52 @@ class PooledLogistic:
         model.classes_ = int(data["classes"])
         model.encoder_ = LinearEncoder.from_dict(data["encoder"])
         model.posterior_ = Posterior.from_dict(data["posterior"])
+        errors = data.get("errors")
+        model.errors_ = None if errors is None else unpack(errors)
         return model
 
-    def _design(self, features: pd.DataFrame, truth: Ints) -> Array:
-        return np.hstack([self.encoder_.transform(features), np.eye(self.classes_)[truth]])
+
+def most_coefficients(experts: int) -> int:
+    """How many coefficients an expert may have, so that a step takes seconds at most."""
+    return int(np.clip((_OPERATIONS / max(experts, 1)) ** (1 / 3), *_COEFFICIENTS))
+
+
+def error_shares(log: DecisionLog) -> Array:
+    """(experts + 1, K, K): what wrong decisions are, by expert and truth, shrunk to the team's."""
+    wrong = log.take(log.decision != log.truth)
+    counts = np.zeros((len(log.experts), log.classes, log.classes))
+    np.add.at(counts, (wrong.expert, wrong.truth, wrong.decision), wrong.weight)
+    team = counts.sum(axis=0) + 1.0 - np.eye(log.classes)
+    team /= team.sum(axis=1, keepdims=True)
+    shares = np.empty((len(counts) + 1, *team.shape))
+    for y in range(log.classes):
+        others = np.arange(log.classes) != y
+        strength = dirichlet_strength(counts[:, y][:, others], team[y, others])
+        shares[:-1, y] = counts[:, y] + strength * team[y]
+    shares[-1] = team
+    return np.asarray(shares / shares.sum(axis=2, keepdims=True))
+
+
+def telling_features(
+    matrix: Array, widths: Sequence[int], target: Ints, known: Ints, weight: Array, room: int
+) -> list[int]:
+    """The features that say most about a target given what is known, as many as there is room for.
+
+    By score tests: how far each column goes with what the known class leaves unexplained.
+    """
+    left = np.eye(int(target.max()) + 1)[target]
+    for y in np.unique(known):
+        rows = known == y
+        left[rows] -= np.average(left[rows], axis=0, weights=weight[rows])
+    pull = ((weight[:, None] * matrix).T @ left) ** 2
+    spread = (weight[:, None] * matrix**2).sum(axis=0)
+    score = (pull / np.maximum(spread[:, None], 1e-12)).sum(axis=1)
+    ends = np.cumsum(widths)
+    by_feature = np.array([score[end - width : end].sum() for end, width in zip(ends, widths, strict=True)])
+    order = np.argsort(-by_feature, kind="stable")
+    fits = np.cumsum(np.asarray(widths)[order]) <= room
+    return sorted(order[fits].tolist())
+
+
+def _log(shares: Array) -> Array:
+    return np.asarray(np.log(np.maximum(shares, 1e-300)))

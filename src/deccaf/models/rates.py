@@ -44,7 +44,7 @@ class ShrunkenRates:
         counts = np.zeros((len(log.experts), log.classes, log.classes))
         np.add.at(counts, (log.expert, log.truth, log.decision), log.weight)
         team = _team_rates(counts.sum(axis=0))
-        self.strength_ = np.array([_strength(counts[:, y], team[y]) for y in range(log.classes)])
+        self.strength_ = np.array([dirichlet_strength(counts[:, y], team[y]) for y in range(log.classes)])
         prior = self.strength_[:, None] * team
         self.counts_ = np.concatenate([counts + prior, prior[None]])
         return self
@@ -95,7 +95,7 @@ def _team_rates(counts: Array) -> Array:
     return np.asarray((counts + prior) / (counts.sum(axis=1, keepdims=True) + 1.0))
 
 
-def _strength(counts: Array, team: Array) -> float:
+def dirichlet_strength(counts: Array, team: Array) -> float:
     """Strength of the prior with the highest Dirichlet-multinomial evidence for (experts, K) counts."""
     totals = counts.sum(axis=1)
 
