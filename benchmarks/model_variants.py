@@ -49,6 +49,7 @@ def variants(log: DecisionLog, late: NDArray[np.bool_]) -> dict[str, Fitted]:
     """Every variant fitted on the whole log; `late` rows chose their settings."""
     early, validation = log.take(~late), log.take(late)
     out = {"pooled (Cauchy)": as_fitted(PooledLogistic().fit(log))}
+    out["pooled (difficulty)"] = as_fitted(PooledLogistic(form="difficulty").fit(log))
     out["pooled (Gaussian)"] = as_fitted(PooledLogistic(tails=np.inf).fit(log))
     trial = as_fitted(PooledLogistic().fit(early))
     out["pooled + expert calibration"] = calibrated(trial, out["pooled (Cauchy)"], validation)

@@ -285,3 +285,52 @@ def test_the_most_telling_features_come_first() -> None:
     matrix[:, 4] += target
     assert telling_features(matrix, [2, 1, 1, 2], target, known, np.ones(500), 2) == [3]
     assert telling_features(matrix, [1] * 6, target, target, np.ones(500), 6) == [0, 1, 2, 3, 4, 5]
+
+
+def hard_cases(experts: int = 20, each: int = 150, classes: int = 2) -> DecisionLog:
+    """The first feature makes cases hard, whatever their truth."""
+    rng = np.random.default_rng(8)
+    n = experts * each
+    features = pd.DataFrame(rng.normal(size=(n, 3)), columns=list("abc"))
+    truth, who = rng.integers(classes, size=n), np.arange(n) % experts
+    right = rng.random(n) < 1 / (1 + np.exp(-1.5 + 1.5 * features["a"]))
+    said = np.where(right, truth, (truth + rng.integers(1, classes, n)) % classes)
+    return DecisionLog.of(features, truth, [f"e{j:02d}" for j in who], said, classes=classes)
+
+
+@pytest.mark.parametrize(("classes", "form"), [(2, "difficulty"), (3, "right")])
+def test_hard_cases_are_found_where_there_are_any(classes: int, form: str) -> None:
+    log = hard_cases(classes=classes)
+    late = np.arange(len(log)) >= 0.75 * len(log)
+    train, held = log.take(~late), log.take(late)
+    model, plain = PooledLogistic().fit(train, held), PooledLogistic().fit(train)
+    assert (model.form_, plain.form_) == (form, "choice")
+    rows = model.log_rows(held.features, held.truth, held.expert)
+    table = model.log_table(held.features[:30], np.arange(21))
+    here = np.arange(30)
+    np.testing.assert_allclose(table[here, held.expert[:30], held.truth[:30]], rows[:30])
+    losses = [
+        -m.log_rows(held.features, held.truth, held.expert)[np.arange(len(held)), held.decision].mean()
+        for m in (model, plain)
+    ]
+    assert losses[0] < losses[1] - 0.03
+    again = PooledLogistic.from_dict(json.loads(json.dumps(model.to_dict())))
+    np.testing.assert_array_equal(again.log_rows(held.features, held.truth, held.expert), rows)
+    covariance = model.covariance(held.features[:5], np.array([0, 20]))
+    assert (np.einsum("ijykk->ijyk", covariance) >= 0).all()
+    for truth in range(classes):
+        one, other = (
+            model.log_rows(held.features.iloc[[k]], np.array([truth]), np.array([3])) for k in (0, 1)
+        )
+        columns = model.encoder_.transform(held.features.iloc[:2])
+        moved = (columns[1] - columns[0]) @ model.slopes(3, truth, 1)
+        assert (other[0, 1] - other[0, 0]) - (one[0, 1] - one[0, 0]) == pytest.approx(moved)
+
+
+def test_without_hard_cases_the_plain_form_stays() -> None:
+    log, _ = simulate(8, 200, seed=4)
+    late = np.arange(len(log)) >= 0.75 * len(log)
+    assert PooledLogistic().fit(log.take(~late), log.take(late)).form_ == "choice"
+    names = [log.experts[j] for j in log.expert]
+    model = DecisionModel(parts=("rates", "pooled")).fit(log.features, log.truth, names, log.decision)
+    assert model.parts_["pooled"].form_ == "choice"

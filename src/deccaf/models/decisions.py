@@ -221,6 +221,9 @@ class DecisionModel:
 
     def _again(self, name: str, fitted: Sequence[Part]) -> Part:
         """An unfitted part with the settings that the trials chose."""
+        forms = [part.form_ for part in fitted if isinstance(part, PooledLogistic)]
+        if forms:
+            return PooledLogistic(form=max(forms, key=forms.count))
         chosen = [part.params_ for part in fitted if isinstance(part, BoostedDecisions)]
         if not chosen:
             return self._part(name)

@@ -29,6 +29,7 @@ from deccaf.models.log import DecisionLog
 from deccaf.models.packing import pack, unpack
 from deccaf.models.rates import dirichlet_strength
 
+FORMS = ("choice", "difficulty", "right")
 _PRECISION = (1e-3, 1e4)
 _ROUNDS = 25
 _SETTLED = 0.02
@@ -82,19 +83,24 @@ def fit_posterior(
     groups: Ints,
     weight: Array,
     tails: float = 1.0,
+    common: Ints | None = None,
 ) -> Posterior:
     """Posterior of a hierarchical logistic model: rows of `expert` -1 inform the team only.
 
     `groups[c]` is the group of column c, whose coefficients share one precision; `tails` are the degrees of
-    freedom of the experts' deviations (1: Cauchy, infinity: Gaussian).
+    freedom of the experts' deviations (1: Cauchy, infinity: Gaussian). Nobody deviates in the columns
+    `common`.
     """
+    alike = np.empty(0, np.int64) if common is None else common
     with threadpool_limits(limits=1, user_api="blas"):  # many small matrices: threads would wait for threads
         rows = Rows(design, expert, target, experts, classes, weight)
         at, scales = _start(rows, groups)
+        at.expert_precision[:, alike] = _PRECISION[1]
         for _ in range(_ROUNDS):
             at, step = climb(rows, at)
             before = np.log([at.team_precision, scales.expert])
             scales = _learn_precisions(at, step, scales, groups, tails)
+            at.expert_precision[:, alike] = _PRECISION[1]
             if np.abs(np.log([at.team_precision, scales.expert]) - before).mean() < _SETTLED:
                 break
         at, step = climb(rows, at)
@@ -183,47 +189,71 @@ class PooledLogistic:
     being right or wrong, with the expert's own (shrunken) rates of what a wrong decision is; and with many
     features it sees those that say most about decisions.
 
+    Besides what a feature makes people say there is what it does to their being right: some cases are harder
+    than others, whatever their truth. Held-out decisions tell whether that is worth its coefficients.
+
     Parameters
     ----------
     tails
         Degrees of freedom of the experts' deviations from the team; infinity is a Gaussian prior.
+    form
+        One of `FORMS`; None: the first that fits, or what held-out decisions prefer.
 
     Attributes
     ----------
+    form_ : "choice": features move what is said; "difficulty": two classes, features also make cases harder
+        or easier, for everybody alike; "right": features move only whether a decision is right
     encoder_ : how features become columns
     posterior_ : coefficients per expert, the team's last, and their covariance
     classes_ : K
     errors_ : None, or (experts + 1, K truths, K decisions): what wrong decisions are, 0 on the diagonal
     """
 
-    def __init__(self, tails: float = 1.0) -> None:
+    def __init__(self, tails: float = 1.0, form: str | None = None) -> None:
         self.tails = tails
+        self.form = form
 
     def fit(self, log: DecisionLog, validation: DecisionLog | None = None) -> PooledLogistic:
-        """Learn from one row per decision; the evidence sets the shrinkage, so `validation` is not used."""
-        del validation
-        self.classes_ = log.classes
-        most = most_coefficients(len(log.experts))
-        self.encoder_ = LinearEncoder().fit(log.features)
-        matrix = self.encoder_.transform(log.features)
-        wide = (matrix.shape[1] + log.classes) * (log.classes - 1) > most
-        self.errors_ = error_shares(log) if wide and log.classes > 2 else None
-        target = log.decision if self.errors_ is None else (log.decision == log.truth).astype(np.int64)
-        room = most // self._contrasts - log.classes
+        """Learn from one row per decision; the evidence sets the shrinkage, `validation` chooses the form."""
+        encoder = LinearEncoder().fit(log.features)
+        forms = possible_forms(len(encoder.groups_), len(log.experts), log.classes)
+        if self.form in forms:
+            forms = [str(self.form)]
+        self._learn(log, encoder, forms[0])
+        if validation is not None and len(validation):
+            for form in forms[1:]:
+                other = PooledLogistic(self.tails)._learn(log, encoder, form)
+                if _clearly_better(other, self, validation):
+                    vars(self).update({**vars(other), "form": self.form})
+        return self
+
+    def _learn(self, log: DecisionLog, encoder: LinearEncoder, form: str) -> PooledLogistic:
+        self.form_, self.classes_ = form, log.classes
+        self.errors_ = error_shares(log) if form == "right" else None
+        target = (log.decision == log.truth).astype(np.int64) if form == "right" else log.decision
+        matrix = encoder.transform(log.features)
+        room = most_coefficients(len(log.experts)) // self._contrasts - log.classes
         if matrix.shape[1] > room:
-            kept = telling_features(matrix, self.encoder_.widths, target, log.truth, log.weight, room)
-            self.encoder_ = self.encoder_.only(kept)
-            matrix = self.encoder_.transform(log.features)
-        groups = np.append(self.encoder_.groups_, np.full(log.classes, len(self.encoder_.groups_)))
+            kept = telling_features(matrix, encoder.widths, target, log.truth, log.weight, room)
+            encoder = encoder.only(kept)
+            matrix = encoder.transform(log.features)
+        self.encoder_ = encoder
+        groups, width = encoder.groups_, matrix.shape[1]
+        common = np.empty(0, np.int64)
+        if form == "difficulty":
+            groups = np.concatenate([groups, groups + groups.max(initial=-1) + 1])
+            common = np.arange(width, 2 * width)
+        last = groups.max(initial=-1) + 1
         self.posterior_ = fit_posterior(
-            np.hstack([matrix, np.eye(log.classes)[log.truth]]),
+            self._design(matrix, log.truth),
             log.expert,
             target,
             len(log.experts),
             self._contrasts + 1,
-            groups,
+            np.append(groups, np.full(log.classes, last)),
             log.weight,
             self.tails,
+            common,
         )
         return self
 
@@ -231,9 +261,24 @@ class PooledLogistic:
     def _contrasts(self) -> int:
         return self.classes_ - 1 if self.errors_ is None else 1
 
+    def _design(self, matrix: Array, truth: Ints) -> Array:
+        """Columns for rows of case and truth."""
+        parts = [matrix, np.eye(self.classes_)[truth]]
+        if self.form_ == "difficulty":
+            parts.insert(1, matrix * (2 * truth - 1)[:, None])  # towards the truth, whichever it is
+        return np.hstack(parts)
+
+    def _split(self, weights: Array) -> tuple[Array, Array, Array]:
+        """(..., columns, contrasts) as slopes, slopes of difficulty (none: empty), intercepts."""
+        width = len(self.encoder_.groups_)
+        slopes, rest = weights[..., :width, :], weights[..., width:, :]
+        if self.form_ != "difficulty":
+            return slopes, rest[..., :0, :], rest
+        return slopes, rest[..., :width, :], rest[..., width:, :]
+
     def log_rows(self, features: pd.DataFrame, truth: Ints, expert: Ints) -> Array:
         """(rows, K): log-chance of each decision for rows of case, truth and expert."""
-        design = np.hstack([self.encoder_.transform(features), np.eye(self.classes_)[truth]])
+        design = self._design(self.encoder_.transform(features), truth)
         eta = np.zeros((len(design), self._contrasts + 1))
         for j in np.unique(expert):
             rows = expert == j
@@ -247,9 +292,10 @@ class PooledLogistic:
     def log_table(self, features: pd.DataFrame, expert: Ints) -> Array:
         """(cases, experts, K truths, K decisions): log-chances for all pairs, by one matrix product."""
         matrix = self.encoder_.transform(features)
-        weights = self.posterior_.weights[expert]
-        slopes, intercepts = weights[:, : matrix.shape[1]], weights[:, matrix.shape[1] :]
+        slopes, harder, intercepts = self._split(self.posterior_.weights[expert])
         eta = np.tensordot(matrix, slopes, axes=(1, 1))[:, :, None, :] + intercepts
+        if harder.size:
+            eta += np.tensordot(matrix, harder, axes=(1, 1))[:, :, None, :] * np.array([-1.0, 1.0])[:, None]
         if self.errors_ is None:
             out = np.zeros((len(matrix), len(expert), self.classes_, self.classes_))
             out[..., 1:] = eta
@@ -261,21 +307,24 @@ class PooledLogistic:
 
     def slopes(self, place: int, truth: int, k: int) -> Array:
         """What each column adds to the log-odds that an expert says k and not 0 if the truth is `truth`."""
-        weights = self.posterior_.weights[place]
-        if self.errors_ is None:
-            return np.asarray(weights[:, k - 1])
-        return np.asarray(weights[:, 0] * (float(k == truth) - float(truth == 0)))
+        slopes, harder, _ = self._split(self.posterior_.weights[place])
+        if self.form_ == "right":
+            return np.asarray(slopes[:, 0] * (float(k == truth) - float(truth == 0)))
+        if self.form_ == "difficulty":
+            slopes = slopes + harder * (2 * truth - 1)
+        return np.asarray(slopes[:, k - 1])
 
     def covariance(self, features: pd.DataFrame, expert: Ints) -> Array:
         """(cases, experts, K truths, K - 1, K - 1): posterior covariance of the log-odds against class 0."""
         matrix = self.encoder_.transform(features)
         contrasts, truths = self._contrasts, self.classes_
         out = np.empty((len(matrix), len(expert), truths, contrasts, contrasts))
-        for place, j in enumerate(expert):
-            blocks = self.posterior_.covariance[j].reshape(contrasts, -1, contrasts, matrix.shape[1] + truths)
-            for k, m, y in np.ndindex(contrasts, contrasts, truths):
-                design = np.hstack([matrix, np.tile(np.eye(truths)[y], (len(matrix), 1))])
-                out[:, place, y, k, m] = ((design @ blocks[k, :, m]) * design).sum(axis=1)
+        for y in range(truths):
+            design = self._design(matrix, np.full(len(matrix), y))
+            for place, j in enumerate(expert):
+                blocks = self.posterior_.covariance[j].reshape(contrasts, -1, contrasts, design.shape[1])
+                for k, m in np.ndindex(contrasts, contrasts):
+                    out[:, place, y, k, m] = ((design @ blocks[k, :, m]) * design).sum(axis=1)
         if self.errors_ is None:
             return out
         lever = np.eye(truths)[:, 1:] - np.eye(truths)[:, :1]  # how each log-odds moves with being right
@@ -284,6 +333,7 @@ class PooledLogistic:
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and text, for a file."""
         return {
+            "form": self.form_,
             "classes": self.classes_,
             "encoder": self.encoder_.to_dict(),
             "posterior": self.posterior_.to_dict(),
@@ -297,9 +347,28 @@ class PooledLogistic:
         model.classes_ = int(data["classes"])
         model.encoder_ = LinearEncoder.from_dict(data["encoder"])
         model.posterior_ = Posterior.from_dict(data["posterior"])
-        errors = data.get("errors")
+        errors = data.get("errors")  # files of earlier versions have no form but "choice"
         model.errors_ = None if errors is None else unpack(errors)
+        model.form_ = data.get("form", "choice")
         return model
+
+
+def possible_forms(columns: int, experts: int, classes: int) -> list[str]:
+    """The forms whose algebra is quick enough, the plainest first; at least one."""
+    most = most_coefficients(experts)
+    fits = (columns + classes) * (classes - 1) <= most
+    if classes == 2:
+        return ["choice", "difficulty"] if 2 * columns + classes <= most else ["choice"]
+    return ["choice", "right"] if fits else ["right"]
+
+
+def _clearly_better(one: PooledLogistic, other: PooledLogistic, held: DecisionLog) -> bool:
+    """Whether the first foretells held-out decisions better, by more than a standard error."""
+    here = np.arange(len(held))
+    said = [m.log_rows(held.features, held.truth, held.expert)[here, held.decision] for m in (one, other)]
+    gain, weight = said[0] - said[1], held.weight / held.weight.mean()
+    mean = float((weight * gain).mean())
+    return bool(mean > float((weight * (gain - mean)).std()) / np.sqrt(len(held)))
 
 
 def most_coefficients(experts: int) -> int:
