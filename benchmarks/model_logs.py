@@ -2,6 +2,7 @@
 
 python benchmarks/model_logs.py blend --alerts FILE    the blend against its parts, 10 to 200 experts
 python benchmarks/model_logs.py viper --data FOLDER    29 radiologists (VIPER), split by woman
+python benchmarks/model_logs.py hard                   simulated cases that are hard whatever their truth
 python benchmarks/model_logs.py scale                  pooled logistic, 1,000 experts, 1,000,000 decisions
 """
 
@@ -36,14 +37,16 @@ Array = NDArray[np.float64]
 def main() -> int:
     """Run one of the tables."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("table", choices=("blend", "viper", "scale"))
+    parser.add_argument("table", choices=("blend", "viper", "hard", "scale"))
     parser.add_argument("--alerts", type=Path, default=SHARED / "baf_alerts_months_3_to_6.parquet")
     parser.add_argument("--data", type=Path, default=SHARED / "viper_mammography")
     parser.add_argument("--seeds", type=int, default=4)
     options = parser.parse_args()
     if options.table == "blend":
         return blend(options.alerts, options.seeds)
-    return viper(options.data) if options.table == "viper" else scale()
+    if options.table == "viper":
+        return viper(options.data)
+    return hard() if options.table == "hard" else scale()
 
 
 def blend(path: Path, seeds: int) -> int:
@@ -206,6 +209,38 @@ def _intervals(chances: dict[str, Array], right: Array, women: NDArray[np.int64]
             f"   AUC {roc_auc_score(right, chance):.4f} [{low[1]:.4f}, {high[1]:.4f}]",
             flush=True,
         )
+
+
+def hard(experts: int = 20) -> int:
+    """Features that make cases hard for everybody: expected log-loss above that of the true chances."""
+    worse = 0
+    for decisions in (1_000, 5_000, 20_000):
+        rng = np.random.default_rng(decisions)
+        features = pd.DataFrame(rng.normal(size=(2 * decisions, 8)), columns=[f"f{k}" for k in range(8)])
+        truth = (rng.random(2 * decisions) < 0.3).astype(np.int64)
+        who, skill = rng.integers(0, experts, 2 * decisions), rng.normal(1.5, 0.5, experts)
+        lean = 0.5 * features["f1"] * (2 * truth - 1)  # some features still move what is said
+        right = 1 / (1 + np.exp(-(skill[who] - 1.2 * features["f0"] + lean).to_numpy()))
+        said = np.where(rng.random(2 * decisions) < right, truth, 1 - truth)
+        names, past = np.char.mod("e%02d", who), np.arange(2 * decisions) < decisions
+        log = DecisionLog.of(features[past], truth[past], names[past], said[past])
+        p = right[~past]
+        floor = -(p * np.log(p) + (1 - p) * np.log1p(-p)).mean()
+
+        def excess(log_q: Array, p: Array = p, y: Array = truth[~past], floor: float = floor) -> float:
+            here = np.arange(len(p))
+            return float(-(p * log_q[here, y] + (1 - p) * log_q[here, 1 - y]).mean() - floor)
+
+        plain = PooledLogistic(form="choice").fit(log)
+        found = {"choice": excess(plain.log_rows(features[~past], truth[~past], who[~past]))}
+        for name, parts in {"boosted": ("boosted",), "blend": PARTS}.items():
+            model = DecisionModel(parts=parts).fit(features[past], truth[past], names[past], said[past])
+            found[name] = excess(np.log(model.predict_rows(features[~past], truth[~past], names[~past])))
+        worse += found["blend"] > min(found["choice"], found["boosted"])
+        print(
+            f"{decisions:6d} decisions", {name: round(value, 4) for name, value in found.items()}, flush=True
+        )
+    return int(worse > 0)
 
 
 def scale(experts: int = 1000, decisions: int = 1_000_000) -> int:
