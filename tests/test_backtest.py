@@ -12,6 +12,7 @@ import pytest
 
 from deccaf import Cases, Columns, Costs, Decisions
 from deccaf.benchmark.backtest import Backtest, Options, backtest
+from deccaf.benchmark.backtest_parts import _whole_shares
 from deccaf.benchmark.backtest_report import backtest_report, calibration_table, cost_table
 from deccaf.cli import main
 from deccaf.errors import ConfigError, DataError
@@ -196,3 +197,18 @@ def test_the_command(
     assert {row["policy"] for row in found["costs"]} >= {"machine", "deccaf", "as it was"}
     assert any("10 cases without a label yet" in note for note in found["notes"])
     assert "By branch" in (tmp_path / "report" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("shares", "whole"),
+    [([0.4, 10.5, 3.2], [0, 11, 3]), ([2.0, 3.0], [2, 3]), ([0.9, 0.2, 0.8, 0.1], [1, 0, 1, 0]), ([], [])],
+)
+def test_shares_of_what_people_did_keep_their_total(shares: list[float], whole: list[int]) -> None:
+    found = _whole_shares(np.array(shares))
+    assert found.sum() == int(sum(shares))
+    assert sorted(found.tolist()) == sorted(whole)
+    assert (np.abs(found - shares) < 1).all()
+
+
+def test_a_team_of_many_with_few_decisions_each_still_has_room() -> None:
+    assert _whole_shares(np.full(300, 1 / 3)).sum() == 100

@@ -114,8 +114,8 @@ class Part:
         return np.bincount(self.expert[self.decisions], minlength=len(self.experts))
 
     def room(self, eligible: Mask | None) -> Room:
-        """Nobody gets more than their share of what they really had; the machine has no limit."""
-        upper = np.concatenate([[len(self.rows)], np.floor(self.share * self.loads + 1e-9)]).astype(np.int64)
+        """Everybody has their share of what they really had; the machine has no limit."""
+        upper = np.append(len(self.rows), _whole_shares(np.asarray(self.share * self.loads, np.float64)))
         return Room(np.zeros(len(upper), np.int64), np.minimum(upper, len(self.rows)), eligible, "test part")
 
     def history(self, drawn: Ints) -> History:
@@ -132,6 +132,20 @@ class Part:
             expert=self.log.expert.iloc[drawn],
             decision=self.log.decision[drawn],
         )
+
+
+def _whole_shares(shares: Array) -> Ints:
+    """Whole numbers next to the shares, with the shares' total: the largest remainders are rounded up.
+
+    Where everybody has decided a few cases only, rounding down would leave the team without any room. Equal
+    remainders go by lot, always the same.
+    """
+    whole = np.floor(shares + 1e-9).astype(np.int64)
+    spare = int(np.floor(shares.sum() + 1e-9)) - int(whole.sum())
+    lot = np.random.default_rng(0).permutation(len(shares))
+    order = np.lexsort((lot, -(shares - whole).round(9)))
+    whole[order[:spare]] += 1
+    return whole
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,7 +40,7 @@ def _client(cluster: str) -> Iterator[Any]:
     try:
         from distributed import Client, LocalCluster
     except ImportError:
-        raise ConfigError("--cluster needs Dask: pip install 'deccaf[dask]'") from None
+        raise ConfigError("--cluster needs Dask: pip install '.[dask]' in deccaf's folder") from None
     found = _LOCAL.fullmatch(cluster)
     if found:
         with (

@@ -51,7 +51,7 @@ def serve(
         from deccaf.service import run
     except ImportError as error:
         raise ConfigError(
-            f"the service needs more packages ({error.name}): pip install 'deccaf[service]'"
+            f"the service needs more packages ({error.name}): pip install '.[service]' in deccaf's folder"
         ) from error
     if trouble and not demo:
         raise ConfigError("--trouble is for --demo: on a real desk it comes by itself")

@@ -131,7 +131,9 @@ class DecisionModel:
         )
         names = [name for name in self.parts if name != "boosted" or len(log) >= _FEWEST_FOR_TREES]
         names = names or list(self.parts)
-        trials = [self._trial(names, log, mask) for mask in masks]
+        trials: list[dict[str, Part]] = []
+        for mask in masks:
+            trials.append(self._trial(names, log, mask, trials[:1]))
         self._blend(names, log, masks, trials)
         used = [name for name, weight in self.weights_.items() if weight > 0]
         settled = {name: self._again(name, [trial[name] for trial in trials]) for name in used}
@@ -211,10 +213,19 @@ class DecisionModel:
         if self.classes < 2:
             raise ConfigError(f"classes: at least two are needed, got {self.classes}")
 
-    def _trial(self, names: Sequence[str], log: DecisionLog, mask: NDArray[np.bool_]) -> dict[str, Part]:
-        """All parts fitted without the held-out decisions."""
+    def _trial(
+        self,
+        names: Sequence[str],
+        log: DecisionLog,
+        mask: NDArray[np.bool_],
+        first: Sequence[Mapping[str, Part]],
+    ) -> dict[str, Part]:
+        """All parts fitted without the held-out decisions; the form of the logistic is the first trial's."""
         train, validation = log.take(~mask), log.take(mask)
-        return {name: self._part(name).fit(train, validation) for name in names}
+        parts = {name: self._part(name) for name in names}
+        if first and "pooled" in names:
+            parts["pooled"] = self._again("pooled", [trial["pooled"] for trial in first])
+        return {name: part.fit(train, validation) for name, part in parts.items()}
 
     def _part(self, name: str) -> Part:
         return BoostedDecisions(self.candidates, self.seed) if name == "boosted" else _KINDS[name]()
