@@ -363,12 +363,12 @@ def possible_forms(columns: int, experts: int, classes: int) -> list[str]:
 
 
 def _clearly_better(one: PooledLogistic, other: PooledLogistic, held: DecisionLog) -> bool:
-    """Whether the first foretells held-out decisions better, by more than a standard error."""
+    """Whether the first foretells held-out decisions better, by more than two standard errors."""
     here = np.arange(len(held))
     said = [m.log_rows(held.features, held.truth, held.expert)[here, held.decision] for m in (one, other)]
     gain, weight = said[0] - said[1], held.weight / held.weight.mean()
     mean = float((weight * gain).mean())
-    return bool(mean > float((weight * (gain - mean)).std()) / np.sqrt(len(held)))
+    return bool(mean > 2 * float((weight * (gain - mean)).std()) / np.sqrt(len(held)))
 
 
 def most_coefficients(experts: int) -> int:
