@@ -3,6 +3,7 @@
 python benchmarks/model_logs.py blend --alerts FILE    the blend against its parts, 10 to 200 experts
 python benchmarks/model_logs.py viper --data FOLDER    29 radiologists (VIPER), split by woman
 python benchmarks/model_logs.py hard                   simulated cases that are hard whatever their truth
+python benchmarks/model_logs.py wide                   many classes and experts; many features
 python benchmarks/model_logs.py scale                  pooled logistic, 1,000 experts, 1,000,000 decisions
 """
 
@@ -37,7 +38,7 @@ Array = NDArray[np.float64]
 def main() -> int:
     """Run one of the tables."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("table", choices=("blend", "viper", "hard", "scale"))
+    parser.add_argument("table", choices=("blend", "viper", "hard", "wide", "scale"))
     parser.add_argument("--alerts", type=Path, default=SHARED / "baf_alerts_months_3_to_6.parquet")
     parser.add_argument("--data", type=Path, default=SHARED / "viper_mammography")
     parser.add_argument("--seeds", type=int, default=4)
@@ -46,7 +47,7 @@ def main() -> int:
         return blend(options.alerts, options.seeds)
     if options.table == "viper":
         return viper(options.data)
-    return hard() if options.table == "hard" else scale()
+    return {"hard": hard, "wide": wide, "scale": scale}[options.table]()
 
 
 def blend(path: Path, seeds: int) -> int:
@@ -241,6 +242,30 @@ def hard(experts: int = 20) -> int:
             f"{decisions:6d} decisions", {name: round(value, 4) for name, value in found.items()}, flush=True
         )
     return int(worse > 0)
+
+
+def wide() -> int:
+    """Decision models beyond the limit of the logistic part: seconds and peak memory."""
+    slow = 0
+    for classes, experts, decisions, numbers in ((10, 200, 12_000, 40), (2, 50, 6_000, 600)):
+        rng = np.random.default_rng(classes)
+        features = pd.DataFrame(
+            rng.normal(size=(decisions, numbers)), columns=[f"v{k}" for k in range(numbers)]
+        )
+        truth, who = rng.integers(0, classes, decisions), rng.integers(0, experts, decisions)
+        right = rng.random(decisions) < rng.beta(8, 2, experts)[who]
+        said = np.where(right, truth, (truth + rng.integers(1, classes, decisions)) % classes)
+        start = time.perf_counter()
+        DecisionModel(classes).fit(features, truth, np.char.mod("e%03d", who), said)
+        seconds = time.perf_counter() - start
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
+        print(
+            f"{classes} classes, {experts} experts, {decisions:,} decisions, {numbers} numbers: "
+            f"{seconds:.0f} s, peak so far {peak:.1f} GB",
+            flush=True,
+        )
+        slow += seconds > 120
+    return int(slow > 0)
 
 
 def scale(experts: int = 1000, decisions: int = 1_000_000) -> int:
