@@ -20,6 +20,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from deccaf.service.app import create_app
 from deccaf.service.core import Service
 from service_databases import Postgres, free_port
+from service_faults import ledger_faults
 from service_world import EXPERTS, bearer, first_key, history, model_file, shift_body
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -243,6 +244,7 @@ def test_the_same_day_on_postgresql(browser: Browser, postgres: Postgres, tmp_pa
     test_a_leads_morning(browser, desk)
     test_a_reviewer_needs_no_mouse_and_the_lead_sees_the_numbers_change(browser, desk)
     desk.close()
+    assert ledger_faults(desk.url) == []
 
 
 def test_no_value_of_a_case_runs_as_script(browser: Browser, desk: Desk) -> None:
