@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import os
 import sys
 import uuid
@@ -71,8 +72,9 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     """Run the command line in this process; gives (exit code, stdout, stderr)."""
 
-    def runner(*arguments: object) -> tuple[int, str, str]:
+    def runner(*arguments: object, stdin: str = "") -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["deccaf", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
         code = 0
         try:
             main()

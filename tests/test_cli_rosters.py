@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +11,6 @@ import pandas as pd
 import pytest
 
 from deccaf import ConfigError, DataError, DeCCaF
-from deccaf.cli import main
 from deccaf.config import Config, ConstraintsTable
 from models_world import make_world
 
@@ -84,22 +81,6 @@ def files(model: DeCCaF, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "roster.csv").write_text("expert_id,upper\ne0,15\ne1,15\ne2,20\n")
     (folder / "wishes.toml").write_text(WISHES)
     return folder
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    def runner(*arguments: object, stdin: str = "") -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["deccaf", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return runner
 
 
 def assign(folder: Path, out: Path, *more: object) -> list[object]:
