@@ -284,6 +284,7 @@ def test_the_most_telling_features_come_first() -> None:
     matrix = rng.normal(size=(500, 6))
     matrix[:, 4] += target
     assert telling_features(matrix, [2, 1, 1, 2], target, known, np.ones(500), 2) == [3]
+    assert telling_features(matrix, [1, 1, 1, 1, 2], target, known, np.ones(500), 1) != []
     assert telling_features(matrix, [1] * 6, target, target, np.ones(500), 6) == [0, 1, 2, 3, 4, 5]
 
 

@@ -408,9 +408,12 @@ def telling_features(
     score = (pull / np.maximum(spread[:, None], 1e-12)).sum(axis=1)
     ends = np.cumsum(widths)
     by_feature = np.array([score[end - width : end].sum() for end, width in zip(ends, widths, strict=True)])
-    order = np.argsort(-by_feature, kind="stable")
-    fits = np.cumsum(np.asarray(widths)[order]) <= room
-    return sorted(order[fits].tolist())
+    kept = []
+    for place in np.argsort(-by_feature, kind="stable").tolist():
+        if widths[place] <= room:  # a category with very many levels must not crowd out all else
+            kept.append(place)
+            room -= widths[place]
+    return sorted(kept)
 
 
 def _log(shares: Array) -> Array:
