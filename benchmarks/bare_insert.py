@@ -15,7 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from deccaf.service import database
+from deccaf.service.store import database
 
 metadata = sa.MetaData()
 rows = sa.Table(

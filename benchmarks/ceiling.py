@@ -21,13 +21,13 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from deccaf.benchmark.cells import beliefs, limits_of, outcome
-from deccaf.benchmark.fitting import two_classes
 from deccaf.benchmark.profile import read_profile
-from deccaf.benchmark.runner import Scenario
+from deccaf.benchmark.run import Scenario
 from deccaf.benchmark.scene import Setting
 from deccaf.benchmark.store import Store
+from deccaf.benchmark.tasks import two_classes
 from deccaf.benchmark.world import Source, settings
-from deccaf.costs import Costs
+from deccaf.data.costs import Costs
 from deccaf.evaluate.measures import log_loss, roc_auc
 from deccaf.policies import find
 from deccaf.simulate.applications import BLOCK, load_world

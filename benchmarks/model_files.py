@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from deccaf import Costs, DeCCaF
 from deccaf.errors import ModelFileError
-from deccaf.system.model_file import _sealed
+from deccaf.models.model_file import _sealed
 from model_damage import damaged, forged, forged_at_random, members, trapped
 from models_world import make_world
 

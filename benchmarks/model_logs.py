@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from deccaf import Cases, Columns, Costs
-from deccaf.models.classifier import CaseClassifier
-from deccaf.models.decisions import PARTS, DecisionModel
-from deccaf.models.expertise import HumanExpertiseModel, OneVsAll
-from deccaf.models.log import DecisionLog
-from deccaf.models.pooled import PooledLogistic
+from deccaf.models.cases.classifier import CaseClassifier
+from deccaf.models.decisions.log import DecisionLog
+from deccaf.models.decisions.model import PARTS, DecisionModel
+from deccaf.models.linear.pooled import PooledLogistic
+from deccaf.models.paper.expertise import HumanExpertiseModel, OneVsAll
 from deccaf.simulate.history import random_history
-from deccaf.simulate.team import SyntheticTeam
-from deccaf.simulate.team_build import paper_group, threshold_cost
+from deccaf.simulate.teams.build import paper_group, threshold_cost
+from deccaf.simulate.teams.team import SyntheticTeam
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 DECISIONS, EXPERTS = (10, 30, 100, 1000), (10, 50, 200)

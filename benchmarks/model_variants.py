@@ -21,12 +21,12 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit, logit
 
 from deccaf import Cases, Columns, Costs
-from deccaf.models.encoding import LinearEncoder
-from deccaf.models.log import DecisionLog
-from deccaf.models.pooled import PooledLogistic
+from deccaf.models.decisions.log import DecisionLog
+from deccaf.models.linear.encoding import LinearEncoder
+from deccaf.models.linear.pooled import PooledLogistic
 from deccaf.simulate.history import random_history
-from deccaf.simulate.team import SyntheticTeam
-from deccaf.simulate.team_build import paper_group, threshold_cost
+from deccaf.simulate.teams.build import paper_group, threshold_cost
+from deccaf.simulate.teams.team import SyntheticTeam
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 Array = NDArray[np.float64]

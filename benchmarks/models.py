@@ -35,14 +35,14 @@ from sklearn.metrics import roc_auc_score
 
 from deccaf import Cases, Columns, Costs
 from deccaf.assign import solve
-from deccaf.costs import MACHINE, expected_loss, machine_losses
-from deccaf.models.classifier import CaseClassifier, reweighted
-from deccaf.models.decisions import PARTS, DecisionModel
-from deccaf.models.expertise import HumanExpertiseModel, OneVsAll
-from deccaf.models.paper_classifier import PaperClassifier
+from deccaf.data.costs import MACHINE, expected_loss, machine_losses
+from deccaf.models.cases.classifier import CaseClassifier, reweighted
+from deccaf.models.decisions.model import PARTS, DecisionModel
+from deccaf.models.paper.expertise import HumanExpertiseModel, OneVsAll
+from deccaf.models.paper.paper_classifier import PaperClassifier
 from deccaf.simulate.history import random_history
-from deccaf.simulate.team import SyntheticTeam
-from deccaf.simulate.team_build import paper_group, threshold_cost
+from deccaf.simulate.teams.build import paper_group, threshold_cost
+from deccaf.simulate.teams.team import SyntheticTeam
 from deccaf.simulate.testbed import PAPER_SETTINGS, paper_capacity
 
 ALERTS = Path(__file__).parents[2] / "shared" / "data" / "baf_alerts_months_3_to_6.parquet"

@@ -25,14 +25,15 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from fastapi.testclient import TestClient
 
 from deccaf import Costs
-from deccaf.files import write_frame
-from deccaf.service import database, ledger
-from deccaf.service import tables as t
-from deccaf.service.api.models import add_model, put_in_force
-from deccaf.service.app import create_app
+from deccaf.data.files import write_frame
+from deccaf.estimator import DeCCaF
 from deccaf.service.core import Service
-from deccaf.service.ledger import Actor
-from deccaf.system import DeCCaF
+from deccaf.service.ledger import ledger
+from deccaf.service.ledger.ledger import Actor
+from deccaf.service.store import database
+from deccaf.service.store import tables as t
+from deccaf.service.web.api.models import add_model, put_in_force
+from deccaf.service.web.app import create_app
 from service_databases import postgres_server
 from service_world import first_key
 

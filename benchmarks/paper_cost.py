@@ -13,13 +13,13 @@ import sys
 import tempfile
 import time
 
-from deccaf.benchmark.fitting import fit_cases, fit_experts, predictions, two_classes
 from deccaf.benchmark.profile import read_profile
 from deccaf.benchmark.search import Wanted, run_search
 from deccaf.benchmark.store import Store
+from deccaf.benchmark.tasks import fit_cases, fit_experts, predictions, two_classes
 from deccaf.benchmark.world import Source, build_world, settings
-from deccaf.models.paper_classifier import OFFSETS
-from deccaf.models.spaces import SEARCHES
+from deccaf.models.paper.paper_classifier import OFFSETS
+from deccaf.models.paper.spaces import SEARCHES
 
 SHARE_FACTOR = {1.0: 1.0, 0.5: 0.55, 0.25: 0.33}
 """Work on a part of the data, relative to all of it: a tenth does not depend on the number of cases."""

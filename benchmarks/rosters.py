@@ -33,11 +33,11 @@ from deccaf.assign import (
     solve,
     solve_constrained,
 )
-from deccaf.benchmark import figures
-from deccaf.capacity import apportion
-from deccaf.costs import expected_loss
-from deccaf.models.classifier import CaseClassifier
-from deccaf.models.decisions import DecisionModel
+from deccaf.data.capacity import apportion
+from deccaf.data.costs import expected_loss
+from deccaf.models.cases.classifier import CaseClassifier
+from deccaf.models.decisions.model import DecisionModel
+from deccaf.report import figures
 from deccaf.simulate import (
     SyntheticTeam,
     build_alert_sets,

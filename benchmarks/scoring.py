@@ -21,7 +21,7 @@ import lightgbm as lgb
 import numpy as np
 from numpy.typing import NDArray
 
-from deccaf.models.scoring import ExpertScorer
+from deccaf.models.trees.expert_scorer import ExpertScorer
 
 Array = NDArray[np.float64]
 NUMBERS, CATEGORIES, DECISIONS, TREES = 25, 5, 21_000, 200

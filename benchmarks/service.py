@@ -32,8 +32,8 @@ import pandas as pd
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
+from deccaf.estimator import DeCCaF  # noqa: E402
 from deccaf.service.demo import Stage, build_stage  # noqa: E402
-from deccaf.system import DeCCaF  # noqa: E402
 from service_databases import free_port, postgres_server  # noqa: E402
 from service_processes import Client, Server, ready  # noqa: E402
 from service_world import first_key, shift_body  # noqa: E402

@@ -31,8 +31,8 @@ from deccaf.evaluate.off_policy import Estimate, logged, mean_with_interval
 from deccaf.policies import Beliefs, Decided, Room, optimal
 from deccaf.simulate import build_alert_sets, generate_applications
 from deccaf.simulate.history import history, random_history, skilled_propensity
-from deccaf.simulate.team import SyntheticTeam
-from deccaf.simulate.team_build import paper_group, threshold_cost
+from deccaf.simulate.teams.build import paper_group, threshold_cost
+from deccaf.simulate.teams.team import SyntheticTeam
 
 COSTS = Costs.binary(0.057, 1.0)
 COLUMNS = Columns(label="fraud_bool", time="month")

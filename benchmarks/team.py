@@ -22,8 +22,8 @@ import pandas as pd
 from deccaf import Cases, Columns, Costs
 from deccaf.evaluate.agreement import outcome_shares
 from deccaf.simulate.history import random_history
-from deccaf.simulate.team import SyntheticTeam
-from deccaf.simulate.team_build import paper_group, threshold_cost
+from deccaf.simulate.teams.build import paper_group, threshold_cost
+from deccaf.simulate.teams.team import SyntheticTeam
 
 ALERTS = Path(__file__).parents[2] / "shared" / "data" / "baf_alerts_months_3_to_6.parquet"
 COLUMNS = Columns(label="fraud_bool", time="month")
@@ -44,8 +44,8 @@ GENERATE = """
 import json, resource, sys, time
 import numpy as np, pandas as pd
 from deccaf import Cases, Costs
-from deccaf.simulate.team import SyntheticTeam
-from deccaf.simulate.team_config import CostTarget, Group
+from deccaf.simulate.teams.team import SyntheticTeam
+from deccaf.simulate.teams.config import CostTarget, Group
 experts, n = int(sys.argv[1]), int(sys.argv[2])
 rng = np.random.default_rng(0)
 label = (rng.random(n) < 0.12).astype(int)

@@ -25,13 +25,14 @@ from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from deccaf.costs import MACHINE
-from deccaf.service import database, ledger
-from deccaf.service import tables as t
+from deccaf.data.costs import MACHINE
 from deccaf.service.core import Service
 from deccaf.service.demo import CAPACITY, Stage, build_stage, furnish
-from deccaf.service.ledger import Actor, Arrival
-from deccaf.service.watching import DAY, Report
+from deccaf.service.ledger import ledger
+from deccaf.service.ledger.ledger import Actor, Arrival
+from deccaf.service.monitor.monitoring import DAY, Report
+from deccaf.service.store import database
+from deccaf.service.store import tables as t
 from service_world import first_key
 
 CASES = 1_200

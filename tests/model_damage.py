@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from deccaf.system.model_file import MANIFEST, SIGNATURE, _sealed
+from deccaf.models.model_file import MANIFEST, SIGNATURE, _sealed
 
 
 def damaged(data: bytes, rng: np.random.Generator) -> bytes:

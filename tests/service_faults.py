@@ -16,8 +16,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from deccaf.service import database, ledger
-from deccaf.service import tables as t
+from deccaf.service.ledger import ledger
+from deccaf.service.store import database
+from deccaf.service.store import tables as t
 from service_databases import Postgres
 from service_processes import Client, Server
 from service_world import EXPERTS, first_key, shift_body

@@ -15,11 +15,11 @@ import pandas as pd
 from fastapi.testclient import TestClient
 
 from deccaf import Costs
-from deccaf.service import database
-from deccaf.service.app import create_app
+from deccaf.estimator import DeCCaF
 from deccaf.service.core import Service
-from deccaf.service.keys import create_key
-from deccaf.system import DeCCaF
+from deccaf.service.store import database
+from deccaf.service.store.keys import create_key
+from deccaf.service.web.app import create_app
 
 EXPERTS = ("ann", "bob", "cat")
 

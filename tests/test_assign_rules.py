@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deccaf.assign import AssignmentProblem, scan, solve, solve_batches, solve_problem, verify
+from deccaf.assign import AssignmentProblem, solve, solve_batches, solve_problem, verify
+from deccaf.assign.exact import scan
 from deccaf.errors import CapacityError, ConfigError, SolverError
 
 
@@ -55,7 +56,8 @@ def test_the_seed_breaks_ties_and_nothing_else():
 
 PRINT_PLAN = """
 import hashlib, numpy as np
-from deccaf.assign import scan, solve
+from deccaf.assign import solve
+from deccaf.assign.exact import scan
 scan.threads_available = lambda: {threads}
 scan.THREAD_ELEMENTS, scan.CHUNK_ELEMENTS = 1000, {chunk}
 loss = np.round(np.random.default_rng(0).random((20_000, 9)), {decimals})

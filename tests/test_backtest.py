@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from deccaf import Cases, Columns, Costs, Decisions
-from deccaf.benchmark.backtest import Backtest, Options, backtest
-from deccaf.benchmark.backtest_parts import _whole_shares
-from deccaf.benchmark.backtest_report import backtest_report, calibration_table, cost_table
+from deccaf.backtest.parts import _whole_shares
+from deccaf.backtest.report import backtest_report, calibration_table, cost_table
+from deccaf.backtest.run import Backtest, Options, backtest
 from deccaf.cli import main
 from deccaf.errors import ConfigError, DataError
 

@@ -14,23 +14,23 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from deccaf.benchmark.bench_report import bench_report
 from deccaf.benchmark.cells import outcome
 from deccaf.benchmark.cluster import cluster_of
 from deccaf.benchmark.profile import MonthsTable, Profile, read_profile
+from deccaf.benchmark.report import bench_report
 from deccaf.benchmark.results import RESULTS, TYPES, collect
-from deccaf.benchmark.runner import run_benchmark
+from deccaf.benchmark.run import run_benchmark
 from deccaf.benchmark.scene import Setting
 from deccaf.benchmark.store import Store
 from deccaf.benchmark.world import Source
 from deccaf.cli import app
+from deccaf.data.schema import Columns
+from deccaf.data.tables import Cases
 from deccaf.errors import ConfigError, DataError
 from deccaf.policies import POLICIES as POLICIES_BY_NAME
 from deccaf.policies import Decided, policy
-from deccaf.schema import Columns
 from deccaf.simulate import generate_applications
 from deccaf.simulate.alerts import build_alert_sets
-from deccaf.tables import Cases
 
 POLICIES = ["full-rejection", "random", "ova", "ova-optimal", "deccaf-paper", "deccaf-paper-refit", "deccaf",
             "oracle", "oracle-without-limits"]  # fmt: skip

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deccaf import DataError
+from deccaf.data.rows import CaseRows, check_row
+from deccaf.data.schema import Columns, Feature, Schema
 from deccaf.models import BoostedDecisions, CaseClassifier, DecisionModel
-from deccaf.models.encoding import LinearEncoder
-from deccaf.models.log import DecisionLog
-from deccaf.models.rows import CaseRows, check_row
-from deccaf.schema import Columns, Feature, Schema
+from deccaf.models.decisions.log import DecisionLog
+from deccaf.models.linear.encoding import LinearEncoder
 
 SCHEMA = Schema((Feature("amount", "number"), Feature("channel", "category", ("branch", "phone", "web"))))
 

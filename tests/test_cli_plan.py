@@ -13,9 +13,9 @@ import pytest
 
 from deccaf import Capacity, DeCCaF
 from deccaf.cli import app
-from deccaf.files import read_frames
-from deccaf.system.intake import take_in
-from deccaf.system.plan import make_plan
+from deccaf.cli.intake import take_in
+from deccaf.data.files import read_frames
+from deccaf.planning.plan import make_plan
 from models_world import make_world
 
 CONFIG = """

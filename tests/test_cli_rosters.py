@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from deccaf import ConfigError, DataError, DeCCaF
-from deccaf.config import Config, ConstraintsTable
+from deccaf.data.config import Config, ConstraintsTable
 from models_world import make_world
 
 WISHES = """

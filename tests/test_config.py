@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from deccaf import ConfigError
-from deccaf.config import Config
+from deccaf.data.config import Config
 
 
 def read(tmp_path: Path, text: str) -> Config:

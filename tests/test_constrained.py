@@ -198,8 +198,8 @@ def test_propensities_of_the_random_quota_match_observed_frequencies() -> None:
     eligible[:4, 2] = False
     seen, chance, drawn = np.zeros((n, makers)), np.zeros((n, makers)), np.zeros(n)
     for seed in range(draws):
+        from deccaf.assign.constrained.random_quota import draw
         from deccaf.assign.problem import AssignmentProblem
-        from deccaf.assign.random_quota import draw
 
         found = draw(AssignmentProblem.of(loss, [12, 12, 12], eligible=eligible), RandomQuota(0.5, seed))
         rows = np.flatnonzero(found.drawn)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deccaf import ConfigError, Costs, DataError, expected_loss
-from deccaf.costs import expert_losses, machine_losses
+from deccaf.data.costs import expert_losses, machine_losses
 
 
 def test_binary_is_the_two_class_matrix() -> None:

@@ -12,7 +12,7 @@ import typer
 from deccaf import errors
 from deccaf.cli import app
 from deccaf.cli.reference import commands_page
-from deccaf.config import Config
+from deccaf.data.config import Config
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])

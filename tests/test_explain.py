@@ -9,8 +9,8 @@ from scipy.special import logit
 
 from deccaf import Costs, DeCCaF
 from deccaf.errors import DataError
-from deccaf.models.boosted import BoostedDecisions
 from deccaf.models.contributions import decision_contributions, truth_contributions
+from deccaf.models.decisions.boosted import BoostedDecisions
 from models_world import make_world
 
 WORLD = make_world(700, 3)

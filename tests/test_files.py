@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from deccaf import Cases, ConfigError, DataError, DeccafError
-from deccaf.files import read_frame, replacing, write_frame, write_text
+from deccaf.data.files import read_frame, replacing, write_frame, write_text
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])

@@ -8,8 +8,8 @@ import pytest
 
 from deccaf import Cases, ConfigError, DataError, Decisions
 from deccaf.simulate.history import handled_before, history, random_history, skilled_propensity
-from deccaf.simulate.team import SyntheticTeam
-from deccaf.simulate.team_config import Group, Normal
+from deccaf.simulate.teams.config import Group, Normal
+from deccaf.simulate.teams.team import SyntheticTeam
 from test_team import COSTS, RATES, THREE, make_cases
 
 

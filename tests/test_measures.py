@@ -9,8 +9,6 @@ import pandas as pd
 import pytest
 from sklearn import metrics
 
-from deccaf.benchmark.calibration_figures import reliability_grid, reliability_picture
-from deccaf.benchmark.figures import as_png
 from deccaf.errors import ConfigError, DataError
 from deccaf.evaluate.measures import (
     MEASURES,
@@ -24,6 +22,8 @@ from deccaf.evaluate.measures import (
     roc_auc,
     wilson,
 )
+from deccaf.report.calibration import reliability_grid, reliability_picture
+from deccaf.report.figures import as_png
 
 Y = np.array([0, 0, 1, 1])
 P = np.array([0.1, 0.6, 0.4, 0.9])

@@ -12,8 +12,8 @@ import pytest
 
 from deccaf import Costs, DeCCaF
 from deccaf.errors import ModelFileError
-from deccaf.models.tree_text import check_tree_text, trimmed
-from deccaf.system import model_file
+from deccaf.models import model_file
+from deccaf.models.trees.text_check import check_tree_text, trimmed
 from model_damage import damaged, forged, forged_at_random, members, trapped
 from models_world import make_world
 

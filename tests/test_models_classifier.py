@@ -10,11 +10,11 @@ import pytest
 from scipy.special import expit, logit
 
 from deccaf.errors import ConfigError, DataError, DeccafWarning
-from deccaf.models import trees
 from deccaf.models.blend import fit_weights, mix, pruned_weights
-from deccaf.models.calibrate import Calibrator
-from deccaf.models.classifier import CaseClassifier, reweighted, unweighted
-from deccaf.models.paper_classifier import OFFSETS, PaperClassifier, initial_score
+from deccaf.models.cases.calibrate import Calibrator
+from deccaf.models.cases.classifier import CaseClassifier, reweighted, unweighted
+from deccaf.models.paper.paper_classifier import OFFSETS, PaperClassifier, initial_score
+from deccaf.models.trees import boosting
 from models_world import World, make_world
 
 FAST = [{"n_estimators": 40, "learning_rate": 0.15, "num_leaves": 4}]
@@ -48,7 +48,7 @@ def test_three_classes_and_json(world: World) -> None:
     p = model.predict(three.features)
     assert p.shape == (1500, 3)
     base = np.bincount(three.truth) / 1500
-    assert trees.weighted_log_loss(np.log(p), three.truth) < -(base * np.log(base)).sum() - 0.05
+    assert boosting.weighted_log_loss(np.log(p), three.truth) < -(base * np.log(base)).sum() - 0.05
     again = CaseClassifier.from_dict(json.loads(json.dumps(model.to_dict())))
     np.testing.assert_allclose(again.predict(three.features), p, atol=1e-12)
 
@@ -138,7 +138,7 @@ def test_grid_of_offsets_is_searched(world: World) -> None:
     again = PaperClassifier.from_dict(json.loads(json.dumps(model.to_dict())))
     np.testing.assert_array_equal(again.predict(world.features), model.predict(world.features))
     log_p = np.log(model.predict(world.features[held]))
-    loss = trees.weighted_log_loss(log_p, world.truth[held], weight[held])
+    loss = boosting.weighted_log_loss(log_p, world.truth[held], weight[held])
     assert loss == pytest.approx(min(model.losses_))
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deccaf.costs import Costs, expected_loss
+from deccaf.data.costs import Costs, expected_loss
 from deccaf.errors import ConfigError, DataError, DeccafWarning
-from deccaf.models.boosted import BoostedDecisions
-from deccaf.models.decisions import PARTS, DecisionModel
-from deccaf.models.log import DecisionLog, aged
-from deccaf.models.rates import ShrunkenRates
+from deccaf.models.decisions.boosted import BoostedDecisions
+from deccaf.models.decisions.log import DecisionLog, aged
+from deccaf.models.decisions.model import PARTS, DecisionModel
+from deccaf.models.decisions.rates import ShrunkenRates
 from models_world import World, excess, make_world
 
 N = 1600

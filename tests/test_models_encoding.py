@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from deccaf.errors import DataError, ModelFileError
-from deccaf.models.encoding import LinearEncoder, TreeEncoder
 from deccaf.models.holdout import holdouts
+from deccaf.models.linear.encoding import LinearEncoder, TreeEncoder
 from deccaf.models.packing import pack, unpack
 
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import expit, logit
 
 from deccaf.errors import DataError, DeccafWarning
-from deccaf.models.expertise import HumanExpertiseModel, OneVsAll
+from deccaf.models.paper.expertise import HumanExpertiseModel, OneVsAll
 from models_world import World, make_world
 
 CANDIDATES = [

@@ -9,7 +9,7 @@ import pytest
 
 from deccaf import ConfigError, Costs, DataError
 from deccaf.assign import Opinions
-from deccaf.costs import expected_loss
+from deccaf.data.costs import expected_loss
 
 RULES = ("majority", "first positive", "cost-optimal")
 

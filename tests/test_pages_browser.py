@@ -17,8 +17,8 @@ import pytest
 import uvicorn
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from deccaf.service.app import create_app
 from deccaf.service.core import Service
+from deccaf.service.web.app import create_app
 from service_databases import Postgres, free_port
 from service_faults import ledger_faults
 from service_world import EXPERTS, bearer, first_key, history, model_file, shift_body

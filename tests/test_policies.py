@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deccaf.costs import Costs
+from deccaf.data.costs import Costs
 from deccaf.errors import CapacityError, ConfigError
 from deccaf.policies import POLICIES, Beliefs, Correctness, Decided, Room, find, greedy, optimal, policy
 

@@ -10,12 +10,13 @@ import pytest
 from scipy.optimize import check_grad
 from scipy.special import softmax
 
-from deccaf.models import arrow, pooled
 from deccaf.models.contributions import decision_contributions
-from deccaf.models.decisions import DecisionModel
-from deccaf.models.log import DecisionLog
-from deccaf.models.pooled import PooledLogistic, fit_posterior, most_coefficients, telling_features
-from deccaf.models.rates import ShrunkenRates
+from deccaf.models.decisions.log import DecisionLog
+from deccaf.models.decisions.model import DecisionModel
+from deccaf.models.decisions.rates import ShrunkenRates
+from deccaf.models.linear import block_newton as arrow
+from deccaf.models.linear import pooled
+from deccaf.models.linear.pooled import PooledLogistic, fit_posterior, most_coefficients, telling_features
 
 
 def simulate(experts: int, each: int, seed: int = 0, classes: int = 2) -> tuple[DecisionLog, np.ndarray]:

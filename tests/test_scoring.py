@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from deccaf.errors import ConfigError, DataError
-from deccaf.models import scoring
-from deccaf.models.scoring import ExpertScorer
+from deccaf.models.trees import expert_scorer as scoring
+from deccaf.models.trees.expert_scorer import ExpertScorer
 
 Array = NDArray[np.float64]
 EXPERT = 6

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deccaf.service.api.reports import harmless
-from deccaf.service.app import PUBLIC
-from deccaf.service.limits import too_deep
+from deccaf.service.web.api.reports import harmless
+from deccaf.service.web.app import PUBLIC
+from deccaf.service.web.limits import too_deep
 from service_world import World, history, model_file, shift_body, small_model, world
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deccaf.service import ledger
+from deccaf.service.ledger import ledger
 from service_fuzz import fuzz, listening
 from service_world import first_key, world
 

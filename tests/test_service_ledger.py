@@ -14,11 +14,12 @@ from alembic.migration import MigrationContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deccaf.service import database, ledger
-from deccaf.service import tables as t
-from deccaf.service.ledger import Actor, Arrival
-from deccaf.service.refusals import RefusedError
-from deccaf.service.routing import choose
+from deccaf.service.decide.routing import choose
+from deccaf.service.errors import RefusedError
+from deccaf.service.ledger import ledger
+from deccaf.service.ledger.ledger import Actor, Arrival
+from deccaf.service.store import database
+from deccaf.service.store import tables as t
 
 SOMEBODY = Actor(None)
 RNG = np.random.default_rng(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from deccaf.service.lots import draw_lots
+from deccaf.service.ledger.lottery import draw_lots
 
 
 @pytest.mark.parametrize("room", [[10**9, 40, 40], [10**9, 1, 40], [3, 2, 1], [10**9, 0, 5]])

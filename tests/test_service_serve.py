@@ -14,11 +14,14 @@ from typer.testing import CliRunner
 
 from deccaf import ConfigError
 from deccaf.cli import app
-from deccaf.service import database, jobs, ledger, refit, run
-from deccaf.service import tables as t
+from deccaf.service import run
 from deccaf.service.core import Service
 from deccaf.service.demo import Play, Stage, build_stage, furnish
-from deccaf.service.keys import KeyRing
+from deccaf.service.jobs import jobs, refit
+from deccaf.service.ledger import ledger
+from deccaf.service.store import database
+from deccaf.service.store import tables as t
+from deccaf.service.store.keys import KeyRing
 from service_world import first_key, history, world
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from deccaf.service import database
-from deccaf.service import tables as t
-from deccaf.service.writer import Writer
+from deccaf.service.store import database
+from deccaf.service.store import tables as t
+from deccaf.service.store.writer import Writer
 
 
 @pytest.fixture

@@ -14,11 +14,10 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import check_estimator
 
-from deccaf import Capacity, Cases, Costs, DeCCaF, Decisions, Schema
-from deccaf.costs import expected_loss
+from deccaf import Capacity, Cases, Costs, DeCCaF, Decisions, Schema, estimator
+from deccaf.data.costs import expected_loss
 from deccaf.errors import CapacityError, ConfigError, DataError
-from deccaf.system import estimator
-from deccaf.system.budgets import candidates
+from deccaf.models.budgets import candidates
 from models_world import World, make_world
 
 LIGHT = {"case_parts": ("logistic",), "decision_parts": ("rates", "pooled")}

@@ -14,14 +14,14 @@ from scipy.special import expit
 from scipy.stats import kstest
 
 from deccaf import Cases, Columns, ConfigError, Costs, DataError, expected_loss
-from deccaf.files import read_frame, write_frame
-from deccaf.simulate.team import SyntheticTeam
-from deccaf.simulate.team_build import paper_group, threshold_cost
-from deccaf.simulate.team_config import CostTarget, Group, Normal, Slab
-from deccaf.simulate.team_features import TeamFeatures
-from deccaf.simulate.team_files import load_team, save_team
-from deccaf.simulate.team_solver import solve_shift
-from deccaf.simulate.team_targets import Stakes, sample_rates
+from deccaf.data.files import read_frame, write_frame
+from deccaf.simulate.teams.build import paper_group, threshold_cost
+from deccaf.simulate.teams.config import CostTarget, Group, Normal, Slab
+from deccaf.simulate.teams.features import TeamFeatures
+from deccaf.simulate.teams.files import load_team, save_team
+from deccaf.simulate.teams.solver import solve_shift
+from deccaf.simulate.teams.targets import Stakes, sample_rates
+from deccaf.simulate.teams.team import SyntheticTeam
 
 COSTS = Costs.binary(false_positive=0.2)
 THREE = Costs.from_matrix([[0, 1, 2], [3, 0, 1], [5, 2, 0]], ["low", "mid", "high"])

@@ -10,9 +10,9 @@ import pytest
 from sklearn.preprocessing import QuantileTransformer
 
 from deccaf import Cases, ConfigError, DataError
-from deccaf.simulate.team_build import build_team, fitting_cases, protected_groups, reference_cost
-from deccaf.simulate.team_config import TeamConfig
-from deccaf.simulate.team_features import TeamFeatures
+from deccaf.simulate.teams.build import build_team, fitting_cases, protected_groups, reference_cost
+from deccaf.simulate.teams.config import TeamConfig
+from deccaf.simulate.teams.features import TeamFeatures
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments" / "teams"
 COSTS = "[costs]\nfalse_positive = 0.057\n"

@@ -10,7 +10,7 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 
 from deccaf import Cases, DataError, Decisions
-from deccaf.benchmark.team_report import study_team, team_report
+from deccaf.benchmark.sections.team import study_team, team_report
 from deccaf.cli.simulate_team import team as command
 from deccaf.evaluate.agreement import (
     agreement_table,
@@ -20,9 +20,9 @@ from deccaf.evaluate.agreement import (
     outcome_shares,
     outcome_table,
 )
-from deccaf.simulate.team import SyntheticTeam
-from deccaf.simulate.team_config import Group, Normal, TeamConfig
-from deccaf.simulate.team_files import load_team
+from deccaf.simulate.teams.config import Group, Normal, TeamConfig
+from deccaf.simulate.teams.files import load_team
+from deccaf.simulate.teams.team import SyntheticTeam
 from test_team import COSTS, RATES, THREE, make_cases
 
 TRUTH = [0, 0, 1, 1]

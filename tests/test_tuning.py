@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from deccaf.errors import ConfigError
-from deccaf.models.spaces import (
+from deccaf.models.paper.spaces import (
     CLASSIFIER,
     CLASSIFIER_DEPTH_2,
     EXPERTISE,
@@ -26,7 +26,7 @@ from deccaf.models.spaces import (
     Range,
     Search,
 )
-from deccaf.models.tuning import Tuned, tune
+from deccaf.models.paper.tuning import Tuned, tune
 
 SMALL = Search(
     "small",
@@ -129,7 +129,7 @@ CHILD = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
 from test_tuning import SMALL, TRIALS, bowl
-from deccaf.models.tuning import tune
+from deccaf.models.paper.tuning import tune
 def slow(params):
     with open(sys.argv[3], "a") as log:
         log.write("x")

@@ -15,11 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deccaf.evaluate.drift import counts, drift, is_real, profile, stability
-from deccaf.service import database, jobs, ledger, watching
-from deccaf.service import tables as t
-from deccaf.service.api.models import add_model, put_in_force
-from deccaf.service.ledger import Actor, Arrival
-from deccaf.service.watching import DAY, Alert, Report, Watcher, keep_alerts
+from deccaf.service.jobs import jobs
+from deccaf.service.ledger import ledger
+from deccaf.service.ledger.ledger import Actor, Arrival
+from deccaf.service.monitor import monitoring
+from deccaf.service.monitor.monitoring import DAY, Alert, Report, Watcher, keep_alerts
+from deccaf.service.store import database
+from deccaf.service.store import tables as t
+from deccaf.service.web.api.models import add_model, put_in_force
 from pages_world import Person, new_key
 from service_world import EXPERTS, World, history, model_file, small_model, world
 
@@ -130,7 +133,7 @@ def test_an_alert_starts_one_refit_where_the_lead_wants_that(days: Days) -> None
     found = days.world.lead.get("/v1/jobs").json()["items"]
     assert [job["params"]["name"] for job in found] == ["refit after an alert"]
     with database.reading(engine) as connection:
-        assert watching.read_wish(connection)["refit"] is True
+        assert monitoring.read_wish(connection)["refit"] is True
     assert jobs.MOST_ATTEMPTS == 3
 
 

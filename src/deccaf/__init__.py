@@ -6,8 +6,10 @@ machine, so that the expected cost of errors is least and nobody gets more work 
 
 from typing import TYPE_CHECKING, Any
 
-from deccaf.capacity import Capacity
-from deccaf.costs import MACHINE, Costs, expected_loss
+from deccaf.data.capacity import Capacity
+from deccaf.data.costs import MACHINE, Costs, expected_loss
+from deccaf.data.schema import Columns, Schema
+from deccaf.data.tables import Cases, Decisions
 from deccaf.errors import (
     CapacityError,
     ConfigError,
@@ -17,11 +19,10 @@ from deccaf.errors import (
     ModelFileError,
     SolverError,
 )
-from deccaf.schema import Columns, Schema
-from deccaf.tables import Cases, Decisions
 
 if TYPE_CHECKING:
-    from deccaf.system import DeCCaF, Plan
+    from deccaf.estimator import DeCCaF
+    from deccaf.planning import Plan
 
 __version__ = "0.1.0"
 
@@ -49,10 +50,14 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """The estimator is imported when it is asked for: its libraries take seconds."""
-    if name in {"DeCCaF", "Plan"}:
-        from deccaf import system
+    if name == "DeCCaF":
+        from deccaf.estimator import DeCCaF
 
-        return getattr(system, name)
+        return DeCCaF
+    if name == "Plan":
+        from deccaf.planning import Plan
+
+        return Plan
     raise AttributeError(f"module 'deccaf' has no attribute {name!r}")
 
 

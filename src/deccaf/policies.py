@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from deccaf.assign import Assignment, AssignmentProblem, verify
 from deccaf.assign.solve import solve_problem
-from deccaf.costs import MACHINE, expected_loss, machine_losses
+from deccaf.data.costs import MACHINE, expected_loss, machine_losses
 from deccaf.errors import CapacityError, ConfigError, did_you_mean
 
 Array = NDArray[np.float64]

@@ -17,15 +17,15 @@ no plan), `verify`, `general` (CP-SAT, LP).
 `random_quota`); `stream` routes one case at a time, with a `forecast` and `bids`.
 """
 
-from deccaf.assign.constrained import ConstrainedPlan, WishPrice, grant_wishes, solve_constrained
-from deccaf.assign.forecast import Forecast
-from deccaf.assign.opinions import Opinions
+from deccaf.assign.constrained.constraints import Balance, GroupBand, HandlingMinutes, RandomQuota, Reviewers
+from deccaf.assign.constrained.opinions import Opinions
+from deccaf.assign.constrained.random_quota import RandomDraw
+from deccaf.assign.constrained.solver import ConstrainedPlan, WishPrice, grant_wishes, solve_constrained
 from deccaf.assign.problem import Assignment, AssignmentProblem
-from deccaf.assign.random_quota import RandomDraw
 from deccaf.assign.solve import solve, solve_batches, solve_problem
-from deccaf.assign.stream import Regret, Routed, StreamAssigner
+from deccaf.assign.stream.assigner import Regret, Routed, StreamAssigner
+from deccaf.assign.stream.forecast import Forecast
 from deccaf.assign.verify import verify
-from deccaf.assign.wishes import Balance, GroupBand, HandlingMinutes, RandomQuota, Reviewers
 
 __all__ = [
     "Assignment",

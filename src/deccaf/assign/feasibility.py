@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.graph.python import max_flow
 
+from deccaf.assign.exact.scan import Bools, Ints, map_chunks
 from deccaf.assign.problem import AssignmentProblem
-from deccaf.assign.scan import Bools, Ints, map_chunks
 from deccaf.errors import CapacityError
 
 NAMES_SHOWN = 6

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from deccaf.assign.scan import Floats, Ints, map_chunks
+from deccaf.assign.exact.scan import Floats, Ints, map_chunks
 from deccaf.errors import ConfigError, DataError
 
 LARGEST_TOTAL = 1e306  # sums of losses and prices must stay finite

@@ -12,11 +12,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from deccaf.assign import duals, feasibility, general, pricing, transport
-from deccaf.assign.flow import Deadline, InfeasibleFlowError, Limits
+from deccaf.assign import feasibility
+from deccaf.assign.exact import duals, general, sample_prices, transport
+from deccaf.assign.exact.flow import Deadline, InfeasibleFlowError, Limits
+from deccaf.assign.exact.scan import Jitter, Losses, closed_prices, plan_losses, slack_pass
+from deccaf.assign.exact.transport import Plan
 from deccaf.assign.problem import Assignment, AssignmentProblem, LimitsLike
-from deccaf.assign.scan import Jitter, Losses, closed_prices, plan_losses, slack_pass
-from deccaf.assign.transport import Plan
 from deccaf.errors import ConfigError, SolverError
 
 Method = Literal["auto", "flow", "priced", "cpsat", "lp"]
@@ -104,7 +105,7 @@ def _with_estimated_prices(
     losses: Losses, limits: Limits, maker: NDArray[np.int32], seed: int, tie: float
 ) -> Plan:
     """A plan that is not optimal has no shadow prices; prices of a sample bound how far off it is."""
-    prices = pricing.estimate(losses, limits, seed, tie).prices
+    prices = sample_prices.estimate(losses, limits, seed, tie).prices
     return Plan(maker, prices, slack_pass(losses, maker, prices))
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from deccaf.benchmark.fitting import predictions, two_classes
 from deccaf.benchmark.scene import Crew, Scene, Setting
 from deccaf.benchmark.store import Found
-from deccaf.costs import MACHINE, Costs
+from deccaf.benchmark.tasks import predictions, two_classes
+from deccaf.data.costs import MACHINE, Costs
 from deccaf.policies import Beliefs, Correctness, Decided, Registered, Room
 from deccaf.simulate.testbed import PAPER_SETTINGS, paper_capacity
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from deccaf.benchmark.bench_report import bench_sections
 from deccaf.benchmark.cells import beliefs
 from deccaf.benchmark.first_plan import MonthOfPlans, plan_month, plan_sections
 from deccaf.benchmark.profile import GridTable, Profile, TeamTable, WorldTable
-from deccaf.benchmark.report import Report
-from deccaf.benchmark.runner import Scenario, run_benchmark
+from deccaf.benchmark.report import bench_sections
+from deccaf.benchmark.run import Scenario, run_benchmark
 from deccaf.benchmark.store import Store
 from deccaf.benchmark.tables import closed
 from deccaf.benchmark.world import Source, settings
-from deccaf.costs import Costs
+from deccaf.data.costs import Costs
+from deccaf.report.page import Report
 
 STEPS = 5
 RATE, RATIO, SEED = 0.05, 0.057, 0

@@ -12,15 +12,15 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from deccaf.assign import Assignment, AssignmentProblem, solve_batches, verify
-from deccaf.benchmark import figures
-from deccaf.benchmark.report import Section
-from deccaf.capacity import Capacity
-from deccaf.costs import MACHINE, Costs
+from deccaf.data.capacity import Capacity
+from deccaf.data.costs import MACHINE, Costs
+from deccaf.data.tables import Cases
 from deccaf.errors import DataError
 from deccaf.policies import Beliefs
+from deccaf.report import figures
+from deccaf.report.page import Section
 from deccaf.simulate import SyntheticTeam
 from deccaf.simulate.testbed import batches_by_size
-from deccaf.tables import Cases
 
 Array = NDArray[np.float64]
 

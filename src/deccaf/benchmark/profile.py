@@ -14,10 +14,10 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, field_validator
 
 from deccaf.benchmark import bounds as _bounds  # noqa: F401  (registers a policy)
-from deccaf.config import Table, read_toml
+from deccaf.data.config import Table, read_toml
+from deccaf.data.schema import Columns
 from deccaf.errors import ConfigError, did_you_mean
 from deccaf.policies import POLICIES
-from deccaf.schema import Columns
 from deccaf.simulate.testbed import PAPER_SETTINGS
 
 BudgetName = Literal["none", "quick", "standard", "paper"]
@@ -125,7 +125,7 @@ class SearchTable(Table):
 
     classifier: BudgetName | int = "none"
     expertise: BudgetName | int = "none"
-    """Trials of each search, or a budget of `deccaf.models.spaces`; `none`: only fixed candidates compete."""
+    """Trials of each search, or a budget of `models.paper.spaces`; `none`: only fixed candidates compete."""
     shortlist: int = Field(3, ge=1)
     """How many settings of each search compete, beside the fixed ones, for every history."""
     as_published: bool = False

@@ -9,8 +9,8 @@ import pandas as pd
 
 from deccaf.benchmark.profile import Profile
 from deccaf.benchmark.store import Store
+from deccaf.data.files import write_frame
 from deccaf.errors import DataError
-from deccaf.files import write_frame
 
 RESULTS: Final = "results.parquet"
 VARIATION: Final = ("alert_rate", "ratio", "train_share", "training_seed", "capacity_seed")

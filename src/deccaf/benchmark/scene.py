@@ -14,14 +14,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from deccaf.benchmark.profile import MonthsTable, TeamTable
-from deccaf.costs import Costs
+from deccaf.data.costs import Costs
+from deccaf.data.tables import Cases, Decisions
 from deccaf.errors import DataError
 from deccaf.simulate.history import random_history
 from deccaf.simulate.seeds import stream
-from deccaf.simulate.team import SyntheticTeam
-from deccaf.simulate.team_build import paper_group, threshold_cost
-from deccaf.simulate.team_features import truth_of
-from deccaf.tables import Cases, Decisions
+from deccaf.simulate.teams.build import paper_group, threshold_cost
+from deccaf.simulate.teams.features import truth_of
+from deccaf.simulate.teams.team import SyntheticTeam
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

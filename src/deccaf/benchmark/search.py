@@ -15,11 +15,11 @@ import numpy as np
 
 from deccaf.benchmark.scene import Log, Scene, Setting
 from deccaf.benchmark.store import Found
-from deccaf.costs import Costs
-from deccaf.models.expertise import HumanExpertiseModel, OneVsAll
-from deccaf.models.paper_classifier import OFFSETS, PaperClassifier
-from deccaf.models.spaces import SEARCHES, Budget, Choice, Search
-from deccaf.models.tuning import tune
+from deccaf.data.costs import Costs
+from deccaf.models.paper.expertise import HumanExpertiseModel, OneVsAll
+from deccaf.models.paper.paper_classifier import OFFSETS, PaperClassifier
+from deccaf.models.paper.spaces import SEARCHES, Budget, Choice, Search
+from deccaf.models.paper.tuning import tune
 
 _OFFSET = "offset"
 Params = dict[str, Any]
@@ -32,7 +32,7 @@ class Wanted:
     model: str
     """`classifier`, `hem` or `ova`."""
     space: str
-    """A name in `deccaf.models.spaces.SEARCHES`."""
+    """A name in `deccaf.models.paper.spaces.SEARCHES`."""
     budget: str | int
     """A name, or the number of trials."""
     keep: int

@@ -14,8 +14,8 @@ from typing import Any
 
 import pandas as pd
 
+from deccaf.data.files import read_frame, write_frame, write_text
 from deccaf.errors import ConfigError, DataError
-from deccaf.files import read_frame, write_frame, write_text
 
 _MARK = "DONE"
 

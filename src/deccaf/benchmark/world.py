@@ -14,12 +14,12 @@ import pandas as pd
 from deccaf.benchmark.profile import MonthsTable, Profile
 from deccaf.benchmark.scene import Setting
 from deccaf.benchmark.store import Found, Store
+from deccaf.data.files import read_frame
+from deccaf.data.tables import Cases, Decisions
 from deccaf.errors import ConfigError, DataError
-from deccaf.files import read_frame
 from deccaf.simulate.alerts import AlertModel, AlertSets, Roc, build_alert_sets
 from deccaf.simulate.applications import generate_applications
 from deccaf.simulate.baf import load_baf
-from deccaf.tables import Cases, Decisions
 
 _ROC_POINTS = 400
 

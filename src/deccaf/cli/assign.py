@@ -10,21 +10,22 @@ import numpy as np
 import pandas as pd
 import typer
 
-from deccaf.capacity import Capacity
 from deccaf.cli.common import JsonOption, KeyOption, c_output_on_stderr, read_key, say, show_table, steps
-from deccaf.config import Config, ConstraintsTable
-from deccaf.costs import MACHINE
+from deccaf.data.capacity import Capacity
+from deccaf.data.config import Config, ConstraintsTable
+from deccaf.data.costs import MACHINE
+from deccaf.data.files import read_frames
+from deccaf.data.schema import Columns
+from deccaf.data.tables import Cases
 from deccaf.errors import ConfigError
-from deccaf.files import read_frames
-from deccaf.schema import Columns
-from deccaf.tables import Cases
 
 _MOST_SHOWN = 20
 """Makers of an explanation, on a terminal."""
 
 if TYPE_CHECKING:
-    from deccaf.system import DeCCaF, Plan
-    from deccaf.system.intake import Intake
+    from deccaf.cli.intake import Intake
+    from deccaf.estimator import DeCCaF
+    from deccaf.planning import Plan
 
 ModelOption = Annotated[Path, typer.Option(help="Model file that `deccaf fit` wrote.")]
 CasesOption = Annotated[Path, typer.Option(help="New cases: case_id, features, optional batch, time.")]
@@ -55,9 +56,9 @@ def assign(
     hour, where the log had seconds) would save, and how many cases were close calls. With [constraints], what
     each wish costs.
     """
-    from deccaf.system import DeCCaF
-    from deccaf.system.intake import take_in
-    from deccaf.system.plan import make_plan
+    from deccaf.cli.intake import take_in
+    from deccaf.estimator import DeCCaF
+    from deccaf.planning.plan import make_plan
 
     if out is None and not what_if and not dry_run:
         raise ConfigError(
@@ -131,9 +132,9 @@ def explain(
     Shows everybody's expected loss and price, who would have been better but for lack of room, and the
     features that moved the estimates.
     """
-    from deccaf.system import DeCCaF
-    from deccaf.system.intake import take_in
-    from deccaf.system.plan import make_plan
+    from deccaf.cli.intake import take_in
+    from deccaf.estimator import DeCCaF
+    from deccaf.planning.plan import make_plan
 
     fitted, limits = DeCCaF.load(model, read_key(key_file)), Capacity.read(capacity)
     waiting = take_in(fitted, read_frames(cases, columns=_needed(fitted)), limits, keep=[case])
@@ -209,7 +210,7 @@ def _answer(
     as_json: bool,
 ) -> None:
     """Plan again with the changed roster, and show the difference."""
-    from deccaf.system.plan import changed, make_plan
+    from deccaf.planning.plan import changed, make_plan
 
     for question in questions:
         name, mark, change = question.partition("=")

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 import typer
 
 from deccaf.cli.common import JsonOption, say, show_table, steps, warnings_said
-from deccaf.config import Config
-from deccaf.tables import Cases, Decisions
+from deccaf.data.config import Config
+from deccaf.data.tables import Cases, Decisions
 
 
 def backtest(
@@ -39,10 +39,10 @@ def backtest(
     Where several experts decided the same cases, every outcome is known. Where one did, costs are estimated
     from the log, with intervals, and what makes the estimates doubtful is said. The report can say "no gain".
     """
-    from deccaf.benchmark.backtest import DEFAULT, Options
-    from deccaf.benchmark.backtest import backtest as run
-    from deccaf.benchmark.backtest_report import backtest_report, cost_table
-    from deccaf.system.intake import check_history
+    from deccaf.backtest.report import backtest_report, cost_table
+    from deccaf.backtest.run import DEFAULT, Options
+    from deccaf.backtest.run import backtest as run
+    from deccaf.data.history import check_history
 
     settings = Config.read(config)
     costs = settings.costs.build()

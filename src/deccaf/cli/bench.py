@@ -20,9 +20,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from deccaf.benchmark import runner
-from deccaf.benchmark.bench_report import bench_report
+from deccaf.benchmark import run as runner
 from deccaf.benchmark.profile import Profile, read_profile
+from deccaf.benchmark.report import bench_report
 from deccaf.benchmark.tables import cost_table, largest_share
 from deccaf.benchmark.world import Source
 from deccaf.cli.common import JsonOption, err, say, show_table

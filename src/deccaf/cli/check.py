@@ -9,11 +9,11 @@ from typing import Annotated
 import pandas as pd
 import typer
 
-from deccaf.capacity import Capacity
 from deccaf.cli.common import JsonOption, show_table, warnings_said
-from deccaf.config import Config
-from deccaf.costs import MACHINE
-from deccaf.tables import Cases, Decisions
+from deccaf.data.capacity import Capacity
+from deccaf.data.config import Config
+from deccaf.data.costs import MACHINE
+from deccaf.data.tables import Cases, Decisions
 
 
 def check(

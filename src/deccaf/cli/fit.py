@@ -9,9 +9,9 @@ import pandas as pd
 import typer
 
 from deccaf.cli.common import JsonOption, KeyOption, read_key, say, show_table, steps, warnings_said
-from deccaf.config import Config
+from deccaf.data.config import Config
+from deccaf.data.tables import Cases, Decisions
 from deccaf.errors import ConfigError, DataError
-from deccaf.tables import Cases, Decisions
 
 
 def fit(
@@ -28,8 +28,8 @@ def fit(
     The log needs one decision per case or more. Cases without a label yet are counted, and their decisions
     are learned from by what the label probably is. Nothing is retrained when costs or the roster change.
     """
-    from deccaf.system import DeCCaF
-    from deccaf.system.intake import check_history
+    from deccaf.data.history import check_history
+    from deccaf.estimator import DeCCaF
 
     settings = Config.read(config)
     costs = settings.costs.build()

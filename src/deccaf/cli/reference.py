@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 from deccaf.cli.app import app
-from deccaf.files import write_text
+from deccaf.data.files import write_text
 
 _HEAD = """# Commands
 

@@ -9,7 +9,7 @@ import typer
 
 from deccaf.cli.common import JsonOption, SeedOption, say, show_table, steps
 from deccaf.cli.simulate_team import team
-from deccaf.files import write_frame
+from deccaf.data.files import write_frame
 from deccaf.simulate import build_alert_sets, generate_applications, load_baf
 
 simulate = typer.Typer(

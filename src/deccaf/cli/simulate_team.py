@@ -8,15 +8,15 @@ from typing import Annotated
 import pandas as pd
 import typer
 
-from deccaf.benchmark.team_report import TeamStudy, study_team, team_report
+from deccaf.benchmark.sections.team import TeamStudy, study_team, team_report
 from deccaf.cli.common import JsonOption, SeedOption, say, show_table, steps
-from deccaf.files import read_frame, write_frame
+from deccaf.data.files import read_frame, write_frame
+from deccaf.data.tables import Cases
 from deccaf.simulate.history import random_history
-from deccaf.simulate.team import SyntheticTeam
-from deccaf.simulate.team_build import build_team, fitting_cases, protected_groups, reference_cost
-from deccaf.simulate.team_config import TeamConfig
-from deccaf.simulate.team_files import save_team
-from deccaf.tables import Cases
+from deccaf.simulate.teams.build import build_team, fitting_cases, protected_groups, reference_cost
+from deccaf.simulate.teams.config import TeamConfig
+from deccaf.simulate.teams.files import save_team
+from deccaf.simulate.teams.team import SyntheticTeam
 
 _STEPS = 5
 

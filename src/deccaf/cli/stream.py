@@ -13,14 +13,14 @@ import pandas as pd
 import typer
 
 from deccaf.assign import Forecast, Routed, StreamAssigner
-from deccaf.capacity import ONE_BATCH, Capacity
 from deccaf.cli.common import KeyOption, read_key, say
-from deccaf.costs import MACHINE
+from deccaf.data.capacity import ONE_BATCH, Capacity
+from deccaf.data.costs import MACHINE
+from deccaf.data.files import read_frame, write_text
 from deccaf.errors import CapacityError, ConfigError, DataError, DeccafError
-from deccaf.files import read_frame, write_text
 
 if TYPE_CHECKING:
-    from deccaf.system import DeCCaF
+    from deccaf.estimator import DeCCaF
 
 Answer = dict[str, Any]
 Score = Callable[[Answer], tuple[list[float], Any]]
@@ -142,7 +142,7 @@ def _given_losses(line: Answer, makers: tuple[str, ...]) -> list[float]:
 def _load(path: Path | None, key_file: Path | None) -> DeCCaF | None:
     if path is None:
         return None
-    from deccaf.system import DeCCaF
+    from deccaf.estimator import DeCCaF
 
     return DeCCaF.load(path, read_key(key_file))
 

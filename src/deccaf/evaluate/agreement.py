@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from deccaf.costs import Class
+from deccaf.data.costs import Class
 from deccaf.errors import DataError
 
 Array = NDArray[np.float64]

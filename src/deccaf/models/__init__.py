@@ -11,14 +11,14 @@ All have `fit`, `predict`, `to_dict` and `from_dict`; what is learned ends in an
 says how they compare.
 """
 
-from deccaf.models.boosted import BoostedDecisions
-from deccaf.models.classifier import CaseClassifier, reweighted, unweighted
-from deccaf.models.decisions import DecisionModel
-from deccaf.models.expertise import HumanExpertiseModel, OneVsAll
-from deccaf.models.paper_classifier import PaperClassifier
-from deccaf.models.pooled import PooledLogistic
-from deccaf.models.rates import ShrunkenRates
-from deccaf.models.scoring import ExpertScorer
+from deccaf.models.cases.classifier import CaseClassifier, reweighted, unweighted
+from deccaf.models.decisions.boosted import BoostedDecisions
+from deccaf.models.decisions.model import DecisionModel
+from deccaf.models.decisions.rates import ShrunkenRates
+from deccaf.models.linear.pooled import PooledLogistic
+from deccaf.models.paper.expertise import HumanExpertiseModel, OneVsAll
+from deccaf.models.paper.paper_classifier import PaperClassifier
+from deccaf.models.trees.expert_scorer import ExpertScorer
 
 __all__ = [
     "BoostedDecisions",

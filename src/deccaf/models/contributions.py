@@ -14,14 +14,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from deccaf.models.boosted import BoostedDecisions
-from deccaf.models.case_parts import BoostedCases
-from deccaf.models.classifier import CaseClassifier
-from deccaf.models.decisions import DecisionModel
-from deccaf.models.encoding import LinearEncoder
-from deccaf.models.expertise import HumanExpertiseModel, OneVsAll
-from deccaf.models.paper_classifier import PaperClassifier
-from deccaf.models.pooled import PooledLogistic
+from deccaf.models.cases.classifier import CaseClassifier
+from deccaf.models.cases.parts import BoostedCases
+from deccaf.models.decisions.boosted import BoostedDecisions
+from deccaf.models.decisions.model import DecisionModel
+from deccaf.models.linear.encoding import LinearEncoder
+from deccaf.models.linear.pooled import PooledLogistic
+from deccaf.models.paper.expertise import HumanExpertiseModel, OneVsAll
+from deccaf.models.paper.paper_classifier import PaperClassifier
 
 Array = NDArray[np.float64]
 COLUMNS = ("logistic", "trees", "total")

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from deccaf.data.tables import latest_share
 from deccaf.errors import DataError
-from deccaf.tables import latest_share
 
 Mask = NDArray[np.bool_]
 

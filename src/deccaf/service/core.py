@@ -12,15 +12,17 @@ import numpy as np
 import sqlalchemy as sa
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from deccaf.service import database, ledger, pricing, scoring
-from deccaf.service import tables as t
-from deccaf.service.answers import Answer, Call, earlier, forget_old, remember
-from deccaf.service.intake import Intake
-from deccaf.service.jobs import Worker
-from deccaf.service.keys import KeyRing
-from deccaf.service.limits import Limits
-from deccaf.service.watching import Watcher
-from deccaf.service.writer import Writer
+from deccaf.service.decide import pricing, registry
+from deccaf.service.decide.arrivals import Intake
+from deccaf.service.jobs.jobs import Worker
+from deccaf.service.ledger import ledger
+from deccaf.service.monitor.monitoring import Watcher
+from deccaf.service.store import database
+from deccaf.service.store import tables as t
+from deccaf.service.store.idempotency import Answer, Call, earlier, forget_old, remember
+from deccaf.service.store.keys import KeyRing
+from deccaf.service.store.writer import Writer
+from deccaf.service.web.limits import Limits
 
 log = logging.getLogger("deccaf.service")
 
@@ -90,7 +92,7 @@ class Service:
         self.claim_seconds = claim_seconds
         self.engine = database.connect(url)
         self.writer = Writer(self.engine)
-        self.models = scoring.Registry(self.engine)
+        self.models = registry.Registry(self.engine)
         self.intake = Intake(self.engine, self.writer, self.models)
         self.keys = KeyRing(self.engine)
         self.metrics = Metrics()

@@ -23,18 +23,21 @@ import numpy as np
 import pandas as pd
 import sqlalchemy as sa
 
-from deccaf.costs import Costs
-from deccaf.schema import Columns
-from deccaf.service import database, ledger
-from deccaf.service.answers import Call
-from deccaf.service.api.models import add_model, put_in_force
-from deccaf.service.api.people import new_expert, new_team
-from deccaf.service.api.shifts import NewShift, RosterPlace, new_shift
+from deccaf.data.costs import Costs
+from deccaf.data.schema import Columns
+from deccaf.data.tables import Cases, Decisions
+from deccaf.estimator import DeCCaF
 from deccaf.service.core import Service
-from deccaf.service.intake import Incoming
-from deccaf.service.keys import create_key
-from deccaf.service.ledger import Actor
-from deccaf.service.pricing import Outlook, bid_prices
+from deccaf.service.decide.arrivals import Incoming
+from deccaf.service.decide.pricing import Outlook, bid_prices
+from deccaf.service.ledger import ledger
+from deccaf.service.ledger.ledger import Actor
+from deccaf.service.store import database
+from deccaf.service.store.idempotency import Call
+from deccaf.service.store.keys import create_key
+from deccaf.service.web.api.models import add_model, put_in_force
+from deccaf.service.web.api.people import new_expert, new_team
+from deccaf.service.web.api.shifts import NewShift, RosterPlace, new_shift
 from deccaf.simulate import (
     SyntheticTeam,
     build_alert_sets,
@@ -43,8 +46,6 @@ from deccaf.simulate import (
     random_history,
     threshold_cost,
 )
-from deccaf.system import DeCCaF
-from deccaf.tables import Cases, Decisions
 
 log = logging.getLogger("deccaf.service")
 

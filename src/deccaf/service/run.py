@@ -17,11 +17,13 @@ import uvicorn
 from fastapi import FastAPI
 
 from deccaf.errors import ConfigError
-from deccaf.service import database, ledger, reading
-from deccaf.service.app import create_app
 from deccaf.service.core import Service
-from deccaf.service.keys import any_keys, create_key
-from deccaf.service.ledger import Actor
+from deccaf.service.imports import reading
+from deccaf.service.ledger import ledger
+from deccaf.service.ledger.ledger import Actor
+from deccaf.service.store import database
+from deccaf.service.store.keys import any_keys, create_key
+from deccaf.service.web.app import create_app
 
 DATABASE_VARIABLE = "DECCAF_DATABASE"
 _QUIET: dict[str, Any] = {

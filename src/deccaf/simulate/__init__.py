@@ -22,10 +22,10 @@ from deccaf.simulate.alerts import (
 from deccaf.simulate.applications import generate_applications
 from deccaf.simulate.baf import load_baf
 from deccaf.simulate.history import history, random_history, skilled_propensity
-from deccaf.simulate.team import SyntheticTeam
-from deccaf.simulate.team_build import build_team, paper_group, threshold_cost
-from deccaf.simulate.team_config import Group, TeamConfig
-from deccaf.simulate.team_files import load_team, save_team
+from deccaf.simulate.teams.build import build_team, paper_group, threshold_cost
+from deccaf.simulate.teams.config import Group, TeamConfig
+from deccaf.simulate.teams.files import load_team, save_team
+from deccaf.simulate.teams.team import SyntheticTeam
 from deccaf.simulate.testbed import Workload, paper_capacity, sample_capacity
 
 __all__ = [

@@ -1,7 +1,7 @@
 """Decision logs as a company has them: few experts per case, and how likely each was to get it.
 
 A history is a table with `case_id`, `expert_id`, `decision` and `propensity`, the chance with which that
-expert got that case; `deccaf.tables.Decisions` takes it. Who gets a case is drawn from a propensity table:
+expert got that case; `deccaf.Decisions` takes it. Who gets a case is drawn from a propensity table:
 
 - `random_history`: everyone alike (the paper: one random expert per case);
 - `history`: any table of cases x experts;
@@ -17,10 +17,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from deccaf.data.tables import Cases, Codes
 from deccaf.errors import ConfigError, DataError, show
 from deccaf.simulate.seeds import Seed, root_of, stream
-from deccaf.simulate.team import SyntheticTeam
-from deccaf.tables import Cases, Codes
+from deccaf.simulate.teams.team import SyntheticTeam
 
 Array = NDArray[np.float64]
 

@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from deccaf.capacity import UNLIMITED, Capacity, apportion
-from deccaf.costs import MACHINE
+from deccaf.data.capacity import UNLIMITED, Capacity, apportion
+from deccaf.data.costs import MACHINE
+from deccaf.data.tables import Cases
 from deccaf.errors import ConfigError, did_you_mean
 from deccaf.simulate.seeds import Seed, root_of, stream
-from deccaf.tables import Cases
 
 Array = NDArray[np.float64]
 

@@ -1,0 +1,298 @@
+"""Runs a benchmark: pieces of work with a folder each, in parallel, none of them twice.
+
+A share of training data is one round of three waves: searches and our classifier, then all models, then the
+cells. Workers compute and the runner writes, so that no worker needs the runner's disk; what a lost worker
+had in hand goes to another one, and is written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import joblib
+import pandas as pd
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from deccaf.benchmark.cells import run_cells
+from deccaf.benchmark.cluster import cluster_of
+from deccaf.benchmark.profile import Profile
+from deccaf.benchmark.results import write_results
+from deccaf.benchmark.scene import Setting
+from deccaf.benchmark.search import Wanted, run_search, wanted
+from deccaf.benchmark.store import Found, Store
+from deccaf.benchmark.tasks import (
+    fit_cases,
+    fit_experts,
+    fit_paper_classifier,
+    predictions,
+    study_team,
+    two_classes,
+)
+from deccaf.benchmark.world import Source, build_world, settings
+from deccaf.policies import find
+
+Progress = Callable[[float, float, str], None]
+"""Called after each piece of work with (done, all, what it was), in expected seconds."""
+Results = Mapping[str, Found]
+
+_FORMAT = 1
+_SECONDS = {
+    "hem": 1.2,
+    "ova": 2.2,
+    "classifier": 1.2,
+    "cases": 10.0,
+    "paper": 33.0,
+    "experts": 32.0,
+    "cell": 0.7,
+}
+"""About how long a trial of a search, a fit and a cell take: for the progress bar only."""
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """One piece of work: what it will take, and how to call it when its turn comes."""
+
+    key: str
+    weight: float
+    prepare: Callable[[], Call]
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A function and what it gets: all that travels to a worker.
+
+    One object, not a tuple of arguments: joblib would put large arguments on one worker of a cluster, and
+    they would be lost with it.
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Alert rate, cost ratio and training share, with the folders that belong to them."""
+
+    rate: float
+    ratio: float
+    share: float
+
+    @property
+    def name(self) -> str:
+        """For folders."""
+        return f"rate-{self.rate:g}_ratio-{self.ratio:g}_share-{100 * self.share:g}"
+
+    @property
+    def cases(self) -> str:
+        """Our classifier, which knows no ratio."""
+        return f"cases/rate-{self.rate:g}_share-{100 * self.share:g}"
+
+    @property
+    def paper(self) -> str:
+        """The paper's classifier."""
+        return f"paper/{self.name}"
+
+    @property
+    def team(self) -> str:
+        """Facts about the people."""
+        return f"teams/rate-{self.rate:g}_ratio-{self.ratio:g}"
+
+    def experts(self, seed: int) -> str:
+        """Models of the experts."""
+        return f"experts/{self.name}_seed-{seed}"
+
+    def cell(self, seed: int, capacity: int) -> str:
+        """One variation."""
+        return f"cells/{self.name}_seed-{seed}_capacity-{capacity}"
+
+    def search(self, what: Wanted, seed: int) -> str:
+        """One search for settings."""
+        return f"searches/{self.name}_seed-{seed}_{what.name}"
+
+
+def run_benchmark(
+    profile: Profile,
+    out: str | Path,
+    *,
+    source: Source | None = None,
+    jobs: int = 1,
+    cluster: str | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    progress: Progress = lambda *_: None,
+) -> pd.DataFrame:
+    """Run what is not done yet, and give (and write) the results of the whole grid."""
+    source, store = source or Source(), Store(out)
+    store.settle(_identity(profile, source))
+    build_world(store, profile, source, say)
+    bench = Bench(store, profile, settings(store, profile, source, say))
+    waves = bench.waves()
+    total, done = sum(piece.weight for wave in waves for piece in wave), 0.0
+    if total:
+        with cluster_of(cluster, jobs) as parallel:
+            for wave in waves:
+                for piece, results in run_wave(wave, parallel):
+                    for key, found in results.items():
+                        store.write(key, found)
+                    done += piece.weight
+                    progress(done, total, piece.key)
+    return write_results(store, profile)
+
+
+def run_wave(
+    wave: Iterable[Piece], parallel: Callable[[], joblib.Parallel]
+) -> Iterator[tuple[Piece, Results]]:
+    """Run pieces that do not wait for each other; each comes as it ends."""
+    pieces = {piece.key: piece for piece in wave}
+    work = (joblib.delayed(_work)(piece.key, piece.prepare()) for piece in pieces.values())
+    for key, results in parallel()(work) if pieces else ():
+        yield pieces[key], results
+
+
+def _work(key: str, call: Call) -> tuple[str, Results]:
+    """In a worker: one thread, so that sums have one order and processes do not crowd each other out."""
+    with threadpool_limits(1):
+        found = call.function(*call.arguments)
+    return key, {key: found} if isinstance(found, Found) else found
+
+
+class Bench:
+    """The pieces of work of a profile."""
+
+    def __init__(self, store: Store, profile: Profile, settings: Mapping[float, Setting]) -> None:
+        self.store = store
+        self.profile = profile
+        self.settings = settings
+        search = profile.search
+        self.searches = wanted(
+            search.classifier,
+            search.expertise,
+            search.shortlist,
+            apart=search.as_published,
+            experts=profile.team.size,
+        )
+
+    def waves(self) -> list[list[Piece]]:
+        """What is left to do, largest training share first; a wave needs the waves before it."""
+        grid, waves = self.profile.grid, []
+        planned: set[str] = set()
+        for share in sorted(grid.shares, reverse=True):
+            scenarios = [Scenario(rate, ratio, share) for rate in grid.alert_rates for ratio in grid.ratios]
+            for wave in (self._first(scenarios), self._second(scenarios), self._third(scenarios)):
+                new = [piece for piece in wave if piece.key not in planned]
+                planned |= {piece.key for piece in new}
+                waves.append(sorted(new, key=lambda piece: -piece.weight))
+        return waves
+
+    def _first(self, scenarios: list[Scenario]) -> list[Piece]:
+        """Our classifiers, and the searches."""
+        pieces = {}
+        for s in scenarios:
+            pieces[s.cases] = Piece(s.cases, _size(s) * _SECONDS["cases"], self._call(fit_cases, s, s.share))
+            at = self._searched_at(s)
+            for what, seed in self._searched():
+                key, trials = at.search(what, seed), what.trials.trials
+                seconds = _size(at) * trials * _SECONDS[what.model] / (1 if what.expert is None else 9)
+                call = self._call(run_search, at, at.ratio, at.share, seed, what)
+                pieces[key] = Piece(key, seconds, call)
+        return self._left(pieces.values())
+
+    def _second(self, scenarios: list[Scenario]) -> list[Piece]:
+        """The paper's classifiers, and the models of the experts."""
+        pieces = []
+        for s in scenarios:
+            pieces.append(Piece(s.paper, _size(s) * _SECONDS["paper"], self._paper(s)))
+            for seed in self.profile.grid.seeds:
+                pieces.append(Piece(s.experts(seed), _size(s) * _SECONDS["experts"], self._experts(s, seed)))
+        return self._left(pieces)
+
+    def _third(self, scenarios: list[Scenario]) -> list[Piece]:
+        """The cells, those of one history together, and the facts about the teams."""
+        grid, pieces = self.profile.grid, []
+        for s in scenarios:
+            if s.share == max(grid.shares):
+                pieces += self._left([Piece(s.team, 1.0, self._team(s))])
+            for seed in grid.seeds:
+                left = [c for c in grid.capacities if not self._decided(s.cell(seed, c))]
+                if left:
+                    key = f"{s.name}_seed-{seed}"
+                    pieces.append(Piece(key, len(left) * _SECONDS["cell"], self._cells(s, seed, left)))
+        return pieces
+
+    def _left(self, pieces: Iterable[Piece]) -> list[Piece]:
+        return [piece for piece in pieces if not self.store.done(piece.key)]
+
+    def _decided(self, key: str) -> bool:
+        """Whether a cell is finished with all policies that are asked for."""
+        if not self.store.done(key):
+            return False
+        return set(self.store.report(key)["asked"]) >= set(self.profile.grid.policies)
+
+    def _searched(self) -> list[tuple[Wanted, int]]:
+        """Searches with the seed of the history they look at: the first one's, or every one's."""
+        seeds = self.profile.grid.seeds if self.profile.search.as_published else self.profile.grid.seeds[:1]
+        classifier, expertise = self.searches
+        return [(w, seeds[0]) for w in classifier] + [(w, seed) for seed in seeds for w in expertise]
+
+    def _searched_at(self, s: Scenario) -> Scenario:
+        """Settings are searched with all past cases and serve every share, unless it is done as published."""
+        return s if self.profile.search.as_published else replace(s, share=1.0)
+
+    def _shortlist(self, s: Scenario, model: str, seed: int) -> list[dict[str, Any]]:
+        """What the searches of a model found, for the history of this seed where each has its own."""
+        chosen = [(w, at) for w, at in self._searched() if w.model == model]
+        if self.profile.search.as_published and model != "classifier":
+            chosen = [(w, at) for w, at in chosen if at == seed]
+        where = self._searched_at(s)
+        return [params for w, at in chosen for params in self.store.report(where.search(w, at))["shortlist"]]
+
+    def _call(self, function: Callable[..., Any], s: Scenario, *arguments: Any) -> Callable[[], Call]:
+        return lambda: Call(function, (self.settings[s.rate], *arguments))
+
+    def _paper(self, s: Scenario) -> Callable[[], Call]:
+        def prepare() -> Call:
+            shortlist = self._shortlist(s, "classifier", self.profile.grid.seeds[0])
+            return Call(fit_paper_classifier, (self.settings[s.rate], s.ratio, s.share, shortlist))
+
+        return prepare
+
+    def _experts(self, s: Scenario, seed: int) -> Callable[[], Call]:
+        def prepare() -> Call:
+            shortlists = {model: self._shortlist(s, model, seed) for model in ("hem", "ova")}
+            p = two_classes(predictions(self.store.table(s.cases, "predictions"), "p", ["fraud"]))
+            return Call(fit_experts, (self.settings[s.rate], s.ratio, s.share, seed, shortlists, p))
+
+        return prepare
+
+    def _team(self, s: Scenario) -> Callable[[], Call]:
+        def prepare() -> Call:
+            p = two_classes(predictions(self.store.table(s.paper, "predictions"), "p", ["fraud"]))
+            return Call(study_team, (self.settings[s.rate], s.ratio, self.profile.grid.seeds[0], p))
+
+        return prepare
+
+    def _cells(self, s: Scenario, seed: int, capacities: list[int]) -> Callable[[], Call]:
+        def prepare() -> Call:
+            folders = {"cases": s.cases, "paper": s.paper, "experts": s.experts(seed)}
+            kept = {name: self.store.table(key, "predictions") for name, key in folders.items()}
+            keys = {capacity: s.cell(seed, capacity) for capacity in capacities}
+            # The policies themselves, not their names: a worker knows only those that deccaf registers.
+            policies = [find(name) for name in self.profile.grid.policies]
+            return Call(run_cells, (self.settings[s.rate], s.ratio, seed, keys, policies, kept))
+
+        return prepare
+
+
+def _size(s: Scenario) -> float:
+    """Work on a share of the data, relative to all of it."""
+    return 0.1 + 0.9 * s.share
+
+
+def _identity(profile: Profile, source: Source) -> dict[str, Any]:
+    """What must not change between runs into one folder; the grid may."""
+    tables = profile.model_dump(mode="json", exclude={"grid"})
+    if source.alerts is not None:
+        tables.pop("world")
+    return {**tables, "files": source.identity(), "format": _FORMAT}

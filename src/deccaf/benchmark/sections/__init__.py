@@ -1,0 +1,1 @@
+"""The sections of a benchmark's report, and their pictures."""

@@ -1,0 +1,206 @@
+"""The configuration file: TOML, read once into a frozen model; an unknown key is an error that names it.
+
+.. code-block:: toml
+
+    [columns]
+    label = "fraud_bool"
+    time = "month"
+
+    [costs]
+    false_positive = 0.057
+    false_negative = 1.0      # or the name of a column: false_negative = "amount"
+
+    [model]
+    method = "deccaf"
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from deccaf.data.costs import Class, Cost, Costs
+from deccaf.data.schema import Columns
+from deccaf.errors import ConfigError, did_you_mean
+
+
+class Table(BaseModel):
+    """A table of a configuration file: frozen, with no keys but its own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class CostsTable(Table):
+    """The `[costs]` table: two numbers (or columns), or a matrix with its classes."""
+
+    false_positive: Cost | None = None
+    false_negative: Cost | None = None
+    matrix: list[list[Cost]] | None = None
+    classes: list[Class] | None = None
+    scale: str | None = None
+    review_cost: float | dict[str, float] = 0.0
+    """What it costs to ask an expert: one number, or a number by name."""
+
+    @model_validator(mode="after")
+    def _one_form(self) -> CostsTable:
+        if (self.matrix is None) == (self.false_positive is None):
+            raise ValueError("give false_positive and false_negative, or matrix and classes")
+        if self.matrix is not None and (self.classes is None or self.false_negative is not None):
+            raise ValueError("a matrix needs classes, and no false_negative")
+        if self.matrix is None and self.classes is not None and len(self.classes) != 2:
+            raise ValueError("more than two classes need a matrix")
+        return self
+
+    def build(self) -> Costs:
+        """The costs that the table describes."""
+        if self.matrix is not None:
+            return Costs.from_matrix(self.matrix, self.classes or [], scale=self.scale)
+        first, second = self.classes or (0, 1)
+        return Costs.binary(
+            0.0 if self.false_positive is None else self.false_positive,
+            1.0 if self.false_negative is None else self.false_negative,
+            classes=(first, second),
+            scale=self.scale,
+        )
+
+
+class ModelTable(Table):
+    """The `[model]` table: how to learn."""
+
+    method: Literal["deccaf", "paper", "ova"] = "deccaf"
+    budget: Literal["quick", "standard", "paper"] = "quick"
+    seed: int = Field(0, ge=0)
+
+
+class MinutesTable(Table):
+    """`[constraints.minutes]`: cases take different minutes, and everybody has so many in a batch."""
+
+    capacity: dict[str, float] = Field(min_length=1)
+    minutes: float | str | None = None
+    """Minutes of a case: a number, a column of the cases, or left out, from the seconds of the log."""
+
+
+class ReviewersTable(Table):
+    """`[constraints.reviewers]`: several people see a case."""
+
+    count: int | str = 1
+    """A number from 1 to 3, or a column of the cases."""
+    up_to: int | None = None
+    """The plan may ask more people, up to this number, where that is worth their time."""
+    rule: Literal["majority", "first positive", "cost-optimal"] = "cost-optimal"
+    conflicts: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = []
+    """Pairs who may not share a case."""
+    one_of: list[str] | None = None
+    """Seniors: a case that several people see has at least one of them."""
+
+
+class BandTable(Table):
+    """`[[constraints.band]]`: groups of cases are treated alike, within a band."""
+
+    group: str
+    within: float = Field(ge=0)
+    measure: Literal["deferral", "fpr", "fnr"] = "deferral"
+    cut: list[float] = []
+    """Where a column of numbers is cut into groups."""
+
+
+class BalanceTable(Table):
+    """`[constraints.balance]`: everybody's mean expected loss lies within a band."""
+
+    within: float = Field(ge=0)
+    around: float | None = None
+
+
+class RandomTable(Table):
+    """`[constraints.random]`: a share of the cases goes to random people."""
+
+    share: float = Field(ge=0, le=1)
+    seed: int = Field(0, ge=0)
+
+
+class ConstraintsTable(Table):
+    """The `[constraints]` table: what a plan must grant beside everybody's limits."""
+
+    minutes: MinutesTable | None = None
+    reviewers: ReviewersTable | None = None
+    band: list[BandTable] = []
+    balance: BalanceTable | None = None
+    random: RandomTable | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the cases that it names."""
+        named = [band.group for band in self.band]
+        named += [self.minutes.minutes] if self.minutes and isinstance(self.minutes.minutes, str) else []
+        named += [self.reviewers.count] if self.reviewers and isinstance(self.reviewers.count, str) else []
+        return tuple(dict.fromkeys(named))
+
+
+class Config(Table):
+    """All of a configuration file."""
+
+    columns: Columns = Columns()
+    costs: CostsTable
+    model: ModelTable = ModelTable()
+    constraints: ConstraintsTable | None = None
+
+    @classmethod
+    def read(cls, path: str | Path) -> Config:
+        """Read a TOML file; whatever is wrong with it is a `ConfigError` that names the key."""
+        config = read_toml(path, cls)
+        try:
+            config.costs.build()
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from error
+        return config
+
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def read_toml(path: str | Path, model: type[_Model]) -> _Model:
+    """Read a TOML file into `model`; whatever is wrong with it is a `ConfigError` that names the key."""
+    try:
+        data = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {_explain(error, model)}") from error
+
+
+def _explain(error: ValidationError, model: type[BaseModel]) -> str:
+    """The first complaint in words, with how many more there are."""
+    first = error.errors()[0]
+    keys = [str(part) for part in first["loc"]]
+    where = f"[{keys[0]}] {'.'.join(keys[1:])}".strip() if keys else "the file"
+    if first["type"] == "extra_forbidden":
+        known = _keys_beside(model, keys)
+        message = f"{where}: unknown key; known are {', '.join(known)}" + did_you_mean(keys[-1], known)
+    elif first["type"] == "missing":
+        message = f"{where}: missing"
+    else:
+        message = f"{where}: {first['msg'].removeprefix('Value error, ')}"
+        if len(keys) > 1:
+            message += f", got {first['input']!r}"
+    more = error.error_count() - 1
+    return message + (f" (and {more} more)" if more else "")
+
+
+def _keys_beside(model: type[BaseModel], keys: list[str]) -> list[str]:
+    """The keys that may stand where the last of `keys` stands."""
+    for key in keys[:-1]:
+        if key in model.model_fields:
+            model = _model_in(model.model_fields[key].annotation) or model
+    return list(model.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model that an annotation holds, inside a list, a dict or beside None too."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _model_in(part))), None)

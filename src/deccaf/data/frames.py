@@ -1,0 +1,90 @@
+"""The door for tables: pandas, polars, arrays or checked `Cases` come in, the same kind goes out.
+
+Nothing here writes to what it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from deccaf.data.costs import Costs
+from deccaf.data.schema import Schema
+from deccaf.data.tables import Cases
+from deccaf.errors import DataError
+
+CASE = "case_id"
+"""The column that names the cases where a table has it; without it the index does. Never a feature."""
+
+
+@dataclass(frozen=True, eq=False)
+class Input:
+    """A table as pandas, with the part that every column plays."""
+
+    frame: pd.DataFrame
+    """Columns by name; the caller's index."""
+    amounts: pd.DataFrame
+    """The per-case cost columns."""
+    ids: pd.Index
+    given: Any
+    """What the caller gave, whose kind the answer has."""
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+
+def read_input(X: Any, costs: Costs, names: Sequence[str] | None = None) -> Input:
+    """Any table of cases; arrays get `names`."""
+    if isinstance(X, Cases):
+        return Input(X.features, X.amounts, X.ids, X.features)
+    frame = as_pandas(X, names)
+    if costs.columns:
+        costs.check_amounts(frame)
+    ids = pd.Index(frame[CASE]) if CASE in frame else frame.index
+    return Input(frame, frame[list(costs.columns)].astype("float64"), ids, X)
+
+
+def as_pandas(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
+    """A table as a pandas frame with names of text; pandas itself is not copied."""
+    if isinstance(X, np.ndarray):
+        if X.ndim != 2:
+            raise DataError(f"X: expected cases x features, got {X.ndim} dimension(s). Reshape your data")
+        frame = pd.DataFrame(X, columns=list(names or default_names(X.shape[1])))
+        return frame.infer_objects() if X.dtype == object else frame
+    if isinstance(X, pd.DataFrame):
+        frame = X if all(isinstance(name, str) for name in X.columns) else X.rename(columns=str)
+    else:
+        try:
+            frame = nw.from_native(X, eager_only=True).to_pandas()
+        except TypeError as error:
+            kind = type(X).__name__
+            raise DataError(
+                f"X: expected a pandas or polars DataFrame, or a 2-D array, got {kind}"
+            ) from error
+    if frame.columns.has_duplicates:
+        raise DataError(f"X: column {frame.columns[frame.columns.duplicated()][0]!r} stands twice")
+    return frame
+
+
+def default_names(count: int) -> list[str]:
+    """Names for the columns of an array."""
+    return [f"x{place}" for place in range(count)]
+
+
+def feature_frame(table: Input, schema: Schema) -> pd.DataFrame:
+    """The features as models take them: float64 and categories."""
+    return schema.cast(table.frame)
+
+
+def same_kind(frame: pd.DataFrame, given: Any) -> Any:
+    """A pandas answer as the kind of frame that was given; polars has no index, so none is kept."""
+    if isinstance(given, pd.DataFrame | np.ndarray):
+        return frame
+    backend = nw.get_native_namespace(given)
+    return nw.from_arrow(pa.Table.from_pandas(frame, preserve_index=False), backend=backend).to_native()

@@ -1,0 +1,108 @@
+"""How often each expert decides what, given the truth, without looking at the case.
+
+The simplest part of the decision model, and on a log with a handful of decisions per expert often the best.
+For each truth y an expert's rates have a Dirichlet prior around the team's,
+
+    rates[j, y] ~ Dirichlet(strength_y * team[y]),
+
+with the strength that makes the log most likely (Dirichlet-multinomial evidence): experts who are alike are
+shrunk strongly, experts who differ hardly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import gammaln, polygamma
+
+from deccaf.models.decisions.log import DecisionLog
+from deccaf.models.packing import pack, unpack
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_STRENGTH = (0.5, 1e4)
+
+
+class ShrunkenRates:
+    """P(decision | truth, expert), shrunk to the team's rates.
+
+    Attributes
+    ----------
+    counts_ : (experts + 1, K truths, K decisions), prior included; the last row is an expert never seen
+    strength_ : (K,), how many decisions the team's rates are worth
+    """
+
+    def fit(self, log: DecisionLog, validation: DecisionLog | None = None) -> ShrunkenRates:
+        """Count, and shrink by evidence; `validation` is not needed."""
+        del validation
+        counts = np.zeros((len(log.experts), log.classes, log.classes))
+        np.add.at(counts, (log.expert, log.truth, log.decision), log.weight)
+        team = _team_rates(counts.sum(axis=0))
+        self.strength_ = np.array([dirichlet_strength(counts[:, y], team[y]) for y in range(log.classes)])
+        prior = self.strength_[:, None] * team
+        self.counts_ = np.concatenate([counts + prior, prior[None]])
+        return self
+
+    @property
+    def rates_(self) -> Array:
+        """(experts + 1, K, K): the expected rates."""
+        return np.asarray(self.counts_ / self.counts_.sum(axis=2, keepdims=True))
+
+    def log_rows(self, features: pd.DataFrame, truth: Ints, expert: Ints) -> Array:
+        """(rows, K): log-chance of each decision for rows of case, truth and expert."""
+        del features
+        return np.asarray(np.log(self.rates_)[expert, truth])
+
+    def log_table(self, features: pd.DataFrame, expert: Ints) -> Array:
+        """(cases, experts, K truths, K decisions), the same for every case."""
+        table = np.log(self.rates_)[expert]
+        return np.broadcast_to(table, (len(features), *table.shape))
+
+    def covariance(self, features: pd.DataFrame, expert: Ints) -> Array:
+        """(cases, experts, K truths, K - 1, K - 1): posterior covariance of the log-odds against class 0."""
+        spread = polygamma(1, self.counts_[expert])
+        own = spread[..., 1:, None] * np.eye(spread.shape[-1] - 1)
+        table = spread[..., :1, None] + own
+        return np.broadcast_to(table, (len(features), *table.shape))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and text, for a file."""
+        return {"counts": pack(self.counts_), "strength": self.strength_.tolist()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ShrunkenRates:
+        """Rebuild what `to_dict` gave."""
+        model = cls()
+        model.counts_, model.strength_ = unpack(data["counts"]), np.asarray(data["strength"])
+        return model
+
+
+def _team_rates(counts: Array) -> Array:
+    """The team's rates, with one pseudo-decision per truth that errs as the team does over all truths.
+
+    So a truth that the log does not hold has the team's overall accuracy, and no rate is 0.
+    """
+    classes = len(counts)
+    right = (np.trace(counts) + 1.0) / (counts.sum() + 2.0)
+    prior = np.full((classes, classes), (1.0 - right) / (classes - 1))
+    np.fill_diagonal(prior, right)
+    return np.asarray((counts + prior) / (counts.sum(axis=1, keepdims=True) + 1.0))
+
+
+def dirichlet_strength(counts: Array, team: Array) -> float:
+    """Strength of the prior with the highest Dirichlet-multinomial evidence for (experts, K) counts."""
+    totals = counts.sum(axis=1)
+
+    def cost(log_strength: float) -> float:
+        prior = np.exp(log_strength) * team
+        own = gammaln(counts + prior).sum() - len(counts) * gammaln(prior).sum()
+        return float(-(own + (gammaln(prior.sum()) - gammaln(totals + prior.sum())).sum()))
+
+    found = minimize_scalar(cost, bounds=tuple(np.log(_STRENGTH)), method="bounded")
+    return float(np.exp(found.x))

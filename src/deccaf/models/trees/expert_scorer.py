@@ -1,0 +1,254 @@
+"""Score a LightGBM model for all experts at once, without a pass over the cases for each.
+
+The model's features are those of the case and those of the expert (its number as a category, or several
+columns). `ExpertScorer` gives the raw score of every case with every expert, the numbers of
+`booster.predict(raw_score=True)` up to rounding. How it works is in `docs/scoring.md`, in short:
+
+1. `forest` reads the trees, `routing` turns splits into comparisons of bytes,
+2. `slots` rewrites the forest as a sum of table lookups with a column per expert,
+3. here the lookups are summed as one sparse matrix product, in blocks that stay in the cache.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import lightgbm as lgb
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
+from scipy.special import expit, softmax
+
+from deccaf.errors import ConfigError, DataError
+from deccaf.models.trees.branches import Router, Routes
+from deccaf.models.trees.forest import Array, Forest, read_forest
+from deccaf.models.trees.slots import Lookup, Regions, Slot, build_slots, pick
+
+ROWS = 32_768
+"""Cases that are routed together: one byte of each fills a good part of the cache."""
+_SUMMED = 1_024
+_TABLE_ROWS = 4_096
+_TABLE_EXPERTS = 128
+_FEW = 5_000
+"""Scores up to which LightGBM itself is quicker, because nothing is gained by preparing tables."""
+_ALONE = 500
+"""Scores up to which one thread is quicker than several that wait for each other."""
+_PROBABILISTIC = {"binary", "cross_entropy", "multiclass", "multiclassova"}
+_DEEPEST = 200
+"""Trees deeper than this are left to LightGBM: they are walked here by recursion."""
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Slots whose tables fit the cache together, stacked: a slot's rows start at `starts`."""
+
+    lookups: tuple[Lookup, ...]
+    starts: NDArray[np.int32]
+    values: Array
+    regions: NDArray[np.int32]
+
+    def table(self, members: Array) -> Array:
+        """Rows x experts, for the experts of `members` (region x expert)."""
+        out = self.values[:, :1] * members[self.regions[:, 0]]
+        for value, region in zip(self.values.T[1:], self.regions.T[1:], strict=True):
+            used = np.flatnonzero(value)
+            out[used] += value[used, None] * members[region[used]]
+        return out
+
+
+class ExpertScorer:
+    """Scores of cases with every expert, from one LightGBM model.
+
+    Parameters
+    ----------
+    booster
+        A model in memory. Linear trees are refused.
+    columns
+        The position, or positions, of the features that belong to the expert.
+    values
+        What each expert has there: (experts,) or (experts, columns). A value that training never saw goes
+        where LightGBM sends it.
+    threads
+        Threads to use; all cores by default.
+    """
+
+    def __init__(
+        self,
+        booster: lgb.Booster,
+        columns: int | Sequence[int],
+        values: ArrayLike,
+        *,
+        threads: int | None = None,
+    ) -> None:
+        forest = read_forest(booster)
+        self._booster = booster
+        self.columns = tuple(int(column) for column in np.atleast_1d(columns))
+        self.values = _expert_values(values, self.columns, forest.features)
+        self.experts, self.classes = len(self.values), forest.classes
+        self.threads = threads or os.cpu_count() or 1
+        self._objective, self._divisor = forest.objective, forest.divisor
+        self._features = [f for f in range(forest.features) if f not in self.columns]
+        self._router = Router(forest, self._features)
+        self._deep = max((tree.depth for tree in forest.trees), default=0) > _DEEPEST
+        trees = () if self._deep else forest.trees
+        self._shared, self._groups, self._members = _compile(
+            replace(forest, trees=trees), self.columns, self.values
+        )
+
+    def raw(self, cases: ArrayLike, experts: ArrayLike | None = None) -> Array:
+        """Raw scores, (cases, experts), or (cases, experts, K) for a K-class model.
+
+        `cases` has the model's features in their order without the expert's columns; `experts` are positions
+        in `values`, by default all.
+        """
+        matrix, chosen = self._checked(cases), self._chosen(experts)
+        out = np.empty((len(matrix), len(chosen), self.classes))
+        self._fill(matrix, chosen, out)
+        return out if self.classes > 1 else out[:, :, 0]
+
+    def probabilities(self, cases: ArrayLike, experts: ArrayLike | None = None) -> Array:
+        """Probability of class 1 (two classes), or of each class (K), as `booster.predict` gives it."""
+        name, *options = self._objective.split(" ")
+        if name not in _PROBABILISTIC:
+            raise ConfigError(f"objective {name or 'of the user'!r} has no probabilities; use raw scores")
+        slope = next((float(text[8:]) for text in options if text.startswith("sigmoid:")), 1.0)
+        out = self.raw(cases, experts)
+        for start in range(0, len(out), ROWS):
+            part = out[start : start + ROWS]
+            part *= slope / self._divisor
+            part[...] = softmax(part, axis=-1) if name == "multiclass" else expit(part)
+        return out
+
+    def iter_chunks(
+        self, cases: ArrayLike, experts: ArrayLike | None = None, *, rows: int = ROWS
+    ) -> Iterator[tuple[slice, Array]]:
+        """Raw scores of `rows` cases at a time, for outputs that should not be held at once."""
+        matrix = self._checked(cases)
+        for start in range(0, len(matrix), rows):
+            part = slice(start, min(start + rows, len(matrix)))
+            yield part, self.raw(matrix[part], experts)
+
+    def _checked(self, cases: ArrayLike) -> Array:
+        matrix = np.asarray(cases)
+        if not np.issubdtype(matrix.dtype, np.floating):
+            matrix = matrix.astype(np.float64)
+        if matrix.ndim != 2 or matrix.shape[1] != len(self._features):
+            raise DataError(
+                f"cases: expected {len(self._features)} columns (the model's features without the expert's "
+                f"{list(self.columns)}), got an array of shape {matrix.shape}"
+            )
+        return matrix
+
+    def _chosen(self, experts: ArrayLike | None) -> NDArray[np.int64]:
+        if experts is None:
+            return np.arange(self.experts)
+        chosen = np.asarray(experts, np.int64).reshape(-1)
+        if chosen.size and not (chosen.min() >= 0 and chosen.max() < self.experts):
+            raise DataError(f"experts: positions must lie in 0 .. {self.experts - 1}, got {chosen.tolist()}")
+        return chosen
+
+    def _fill(self, matrix: Array, chosen: NDArray[np.int64], out: Array) -> None:
+        if self._deep or out.shape[0] * out.shape[1] <= _FEW:
+            self._fill_by_lightgbm(matrix, chosen, out)
+            return
+        rows = min(ROWS, -(-len(matrix) // self.threads))
+        parts = [slice(start, start + rows) for start in range(0, len(matrix), rows)]
+        members = self._members[:, chosen]
+        with ThreadPoolExecutor(self.threads) as pool:
+            for _ in pool.map(lambda part: self._fill_part(matrix[part], members, out[part]), parts):
+                pass
+
+    def _fill_part(self, matrix: Array, members: NDArray[np.bool_], out: Array) -> None:
+        columns = {feature: matrix[:, k] for k, feature in enumerate(self._features)}
+        cases = self._router.route(columns)
+        for class_ in range(self.classes):
+            target = out[:, :, class_]
+            target[...] = _shared_scores(self._shared[class_], cases, len(matrix))[:, None]
+            for group in self._groups[class_]:
+                _add_group(group, cases, members, target)
+
+    def _fill_by_lightgbm(self, matrix: Array, chosen: NDArray[np.int64], out: Array) -> None:
+        rows = max(_FEW // max(len(chosen), 1), 1)
+        for start in range(0, len(matrix) if len(chosen) else 0, rows):
+            part = matrix[start : start + rows]
+            full = np.empty((len(part), len(chosen), len(self._features) + len(self.columns)))
+            full[:, :, self._features] = part[:, None, :]
+            full[:, :, list(self.columns)] = self.values[chosen]
+            flat = full.reshape(-1, full.shape[-1])
+            threads = self.threads if len(flat) > _ALONE else 1
+            scores = self._booster.predict(flat, raw_score=True, num_threads=threads)
+            out[start : start + rows] = np.asarray(scores).reshape(len(part), len(chosen), -1)
+
+
+def _expert_values(values: ArrayLike, columns: tuple[int, ...], features: int) -> Array:
+    if not columns or len(set(columns)) < len(columns) or not all(0 <= c < features for c in columns):
+        raise ConfigError(f"expert columns {list(columns)}: need distinct positions in 0 .. {features - 1}")
+    table = np.asarray(values, np.float64)
+    table = table[:, None] if table.ndim == 1 else table
+    if table.ndim != 2 or table.shape[1] != len(columns) or not len(table):
+        raise ConfigError(f"expert values: shape {table.shape}, expected at least one row of {len(columns)}")
+    return table
+
+
+def _compile(
+    forest: Forest, columns: tuple[int, ...], values: Array
+) -> tuple[list[list[Slot]], list[list[_Group]], NDArray[np.bool_]]:
+    """For each class the slots shared by all experts and the groups of the others; who is in which region."""
+    routes = Router(forest, columns).route({column: values[:, k] for k, column in enumerate(columns)})
+    regions = Regions(len(values))
+    slots = [build_slots(forest, k, set(columns), routes, regions) for k in range(forest.classes)]
+    shared = [[slot for slot in of_class if slot.shared] for of_class in slots]
+    groups = [_grouped([slot for slot in of_class if not slot.shared]) for of_class in slots]
+    return shared, groups, regions.table()
+
+
+def _grouped(slots: list[Slot]) -> list[_Group]:
+    parts: list[list[Slot]] = []
+    held = _TABLE_ROWS
+    for slot in slots:
+        if held + len(slot.values) > _TABLE_ROWS:
+            parts.append([])
+            held = 0
+        parts[-1].append(slot)
+        held += len(slot.values)
+    return [_group(part) for part in parts]
+
+
+def _group(slots: list[Slot]) -> _Group:
+    width = max(slot.values.shape[1] for slot in slots)
+    pad = [((0, 0), (0, width - slot.values.shape[1])) for slot in slots]
+    sizes = [len(slot.values) for slot in slots]
+    return _Group(
+        lookups=tuple(slot.lookup for slot in slots),
+        starts=np.cumsum([0, *sizes[:-1]], dtype=np.int32),
+        values=np.vstack([np.pad(slot.values, p) for slot, p in zip(slots, pad, strict=True)]),
+        regions=np.vstack([np.pad(slot.regions, p) for slot, p in zip(slots, pad, strict=True)]),
+    )
+
+
+def _shared_scores(slots: Sequence[Slot], cases: Routes, rows: int) -> Array:
+    out = np.zeros(rows)
+    for slot in slots:
+        out += slot.values.sum(axis=1)[pick(slot.lookup, cases)]
+    return out
+
+
+def _add_group(group: _Group, cases: Routes, members: NDArray[np.bool_], out: Array) -> None:
+    """out[i, j] += the sum over slots of the row that case i picks, at expert j: a sparse product."""
+    width = len(group.lookups)
+    picked = np.empty((width, len(out)), np.min_scalar_type(max(lookup.size for lookup in group.lookups)))
+    for position, lookup in enumerate(group.lookups):
+        picked[position] = pick(lookup, cases)
+    ones = np.ones(_SUMMED * width)
+    pointer = np.arange(0, (_SUMMED + 1) * width, width, dtype=np.int32)
+    for first in range(0, out.shape[1], _TABLE_EXPERTS):
+        experts = slice(first, first + _TABLE_EXPERTS)
+        table = group.table(members[:, experts].astype(np.float64))
+        for start in range(0, len(out), _SUMMED):
+            rows = (picked[:, start : start + _SUMMED].T + group.starts).ravel()
+            count = len(rows) // width
+            matrix = csr_array((ones[: len(rows)], rows, pointer[: count + 1]), shape=(count, len(table)))
+            out[start : start + count, experts] += np.asarray(matrix @ table)

@@ -1,0 +1,130 @@
+"""Why a case went where it went: everybody's expected loss, the prices, and the features behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from deccaf.data.costs import MACHINE, Class
+from deccaf.models.contributions import decision_contributions, right_contributions, truth_contributions
+from deccaf.models.decisions.model import DecisionModel
+from deccaf.models.methods import Learned
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """One case, explained."""
+
+    case: Any
+    makers: pd.DataFrame
+    """By maker, the cheapest first: `expected_loss`, `price`, and `total`, which the plan compares."""
+    chosen: str
+    reason: str
+    chances: pd.Series
+    """Chance of each truth."""
+    features: pd.DataFrame
+    """`about` (the machine, or an expert), `truth`, `says`, `feature`, `value`, and what it added to the
+    log-odds: `logistic`, `trees` and `total`. For the machine, `says` is the truth that became likelier."""
+
+    def text(self) -> str:
+        """The explanation as a person would tell it."""
+        chances = ", ".join(f"{name} {chance:.1%}" for name, chance in self.chances.items())
+        lines = [f"Case {self.case}: {self.chosen}. {self.reason}", f"Chance of each truth: {chances}."]
+        for about in dict.fromkeys(self.features["about"]):
+            mine = self.features[self.features["about"] == about]
+            strongest = mine.loc[mine["total"].abs().sort_values(ascending=False, kind="stable").index]
+            top = strongest.drop_duplicates("feature").head(_SHOWN)
+            said = "; ".join(
+                f"{row.feature} = {row.value}: {row.total:+.2f} to {row.says}"
+                + (f" if the truth is {row.truth}" if row.truth is not None else "")
+                for row in top.itertuples()
+            )
+            lines.append(f"What moved the estimate of {about} (log-odds): {said}.")
+        return "\n".join(lines)
+
+
+def explain_case(
+    learned: Learned,
+    features: pd.DataFrame,
+    loss: pd.Series,
+    objective: pd.Series,
+    prices: Mapping[str, float],
+    chosen: str | None,
+    p: np.ndarray,
+    classes: Sequence[Class],
+) -> Explanation:
+    """Explain one case (a frame of one row) by what was believed of it and by the plan's prices."""
+    makers = pd.DataFrame({"expected_loss": loss, "price": pd.Series(prices, dtype=float)})
+    makers["price"] = makers["price"].reindex(loss.index).fillna(0.0)
+    makers["total"] = objective + makers["price"]
+    makers = makers.loc[loss.index].sort_values("total", kind="stable").rename_axis("maker")
+    winner = str(makers.index[0]) if chosen is None else chosen
+    others = [str(name) for name in makers.index if name != winner][:1]
+    about = dict.fromkeys([winner, *others, str(objective.idxmin()), MACHINE])
+    parts = [_features(learned, features, name, classes) for name in about]
+    return Explanation(
+        case=features.index[0],
+        makers=makers,
+        chosen=winner,
+        reason=_reason(makers, objective, winner),
+        chances=pd.Series(p, index=list(classes)),
+        features=pd.concat(parts, ignore_index=True),
+    )
+
+
+def _reason(makers: pd.DataFrame, objective: pd.Series, chosen: str) -> str:
+    cost, price = makers["expected_loss"], makers["price"]
+    best = str(objective.idxmin())
+    if best == chosen:
+        others = objective.drop(chosen)
+        if others.empty:
+            return "Nobody else could have got it."
+        second = str(others.idxmin())
+        return (
+            f"It has the least expected loss, {cost[chosen]:.4f}; next is {second} with {cost[second]:.4f}."
+        )
+    head = f"{best} would have the least expected loss, {cost[best]:.4f} against {cost[chosen]:.4f}"
+    if price[best] > price[chosen]:
+        return (
+            f"{head}, but has no room for it: one more case for {best} is worth {price[best]:.4f} elsewhere, "
+            f"and loss and price together are {makers['total'][best]:.4f} against "
+            f"{makers['total'][chosen]:.4f}."
+        )
+    return f"{head}, but {chosen} has a minimum load to reach, or {best} may not get this case."
+
+
+def _features(learned: Learned, case: pd.DataFrame, maker: str, classes: Sequence[Class]) -> pd.DataFrame:
+    """Contributions of one maker in long form."""
+    tables: list[tuple[Class | None, Class, pd.DataFrame]] = []
+    for k in range(1, len(classes)):
+        if maker == MACHINE:
+            tables.append((None, classes[k], truth_contributions(learned.classifier, case, k)))
+        elif isinstance(learned.decisions, DecisionModel):
+            tables += [
+                (name, classes[k], decision_contributions(learned.decisions, case, maker, y, k))
+                for y, name in enumerate(classes)
+            ]
+        elif learned.decisions is not None and k == 1:
+            tables.append((None, "right", right_contributions(learned.decisions, case, maker)))
+    values = case.iloc[0]
+    return pd.concat(
+        [
+            table.reset_index().assign(
+                about=maker, truth=truth, says=says, value=[_shown(values[name]) for name in table.index]
+            )[["about", "truth", "says", "feature", "value", "logistic", "trees", "total"]]
+            for truth, says, table in tables
+        ],
+        ignore_index=True,
+    )
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float | np.floating):
+        return "missing" if np.isnan(value) else f"{value:.6g}"
+    return "missing" if pd.isna(value) else str(value)

@@ -1,0 +1,1 @@
+"""Who gets a case: the model in force, prices, routing on arrival, plans."""

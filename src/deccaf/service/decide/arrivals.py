@@ -1,0 +1,230 @@
+"""Cases that cannot wait: those that arrive together are scored together and routed in one transaction.
+
+Under light load a case is alone and waits for nobody. Under heavy load the work that is the same for all
+(opening the shift, scoring, the commit) is shared, so the service slows down late and gently.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+
+from deccaf.data.costs import MACHINE
+from deccaf.service.decide import registry
+from deccaf.service.errors import conflict
+from deccaf.service.ledger import ledger
+from deccaf.service.ledger.ledger import Arrival, Placed
+from deccaf.service.store import database
+from deccaf.service.store.idempotency import Answer, Call, again, earlier, remember
+from deccaf.service.store.writer import Writer
+
+TOGETHER = 128
+IN_FLIGHT = 2
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """A case at the door."""
+
+    call: Call
+    case_id: str
+    features: Mapping[str, Any]
+    losses: Mapping[str, float] | None = None
+    says: str | None = None
+    excluded: tuple[str, ...] = ()
+    shift_id: int | None = None
+    answer: Future[Answer] = field(default_factory=Future)
+
+
+class Intake:
+    """Takes cases in and answers each when its assignment is on disk."""
+
+    def __init__(
+        self, engine: sa.Engine, writer: Writer, registry: registry.Registry, seed: int | None = None
+    ) -> None:
+        self._engine, self._writer, self._registry = engine, writer, registry
+        self._rng = np.random.default_rng(seed)
+        self._waiting: queue.SimpleQueue[Incoming | None] = queue.SimpleQueue()
+        self._seen: tuple[tuple[int | None, int], tuple[str, ...]] = ((None, 0), ())
+        self._slots = threading.Semaphore(IN_FLIGHT)
+        self._thread = threading.Thread(target=self._serve, name="deccaf-intake", daemon=True)
+        self._thread.start()
+
+    def submit(self, case: Incoming) -> Future[Answer]:
+        """Route a case soon."""
+        self._waiting.put(case)
+        return case.answer
+
+    def close(self) -> None:
+        """Finish what waits, then stop."""
+        self._waiting.put(None)
+        self._thread.join(timeout=30)
+
+    def _serve(self) -> None:
+        """While one group is being written the next is scored; a third collects whatever comes meanwhile."""
+        last = False
+        while not last and (first := self._waiting.get()) is not None:
+            self._slots.acquire()
+            group = [first]
+            while len(group) < TOGETHER and not last:
+                try:
+                    following = self._waiting.get_nowait()
+                except queue.Empty:
+                    break
+                if following is None:
+                    last = True
+                else:
+                    group.append(following)
+            parts = [[c for c in group if c.shift_id == s] for s in dict.fromkeys(c.shift_id for c in group)]
+            for part in parts[:-1]:
+                self._route(part)
+            self._route(parts[-1], self._slots.release)
+        for _ in range(IN_FLIGHT):
+            self._slots.acquire(timeout=30)
+
+    def _route(self, group: list[Incoming], then: Callable[[], None] = lambda: None) -> None:
+        """Score a group and have it written; everybody is answered from there."""
+        try:
+            arrivals = self._scored(group)
+            written = self._writer.submit(lambda connection: self._change(connection, group, arrivals))
+        except Exception as error:
+            then()
+            self._fail(group, error)
+            return
+        written.add_done_callback(lambda done: self._answer(group, done, then))
+
+    def _answer(
+        self, group: list[Incoming], done: Future[list[Answer | Exception]], then: Callable[[], None]
+    ) -> None:
+        then()
+        error = done.exception()
+        if error is not None:
+            self._fail(group, error)
+            return
+        for case, answer in zip(group, done.result(), strict=True):
+            if isinstance(answer, Answer):
+                case.answer.set_result(answer)
+            else:
+                case.answer.set_exception(answer)
+
+    def _fail(self, group: list[Incoming], error: BaseException) -> None:
+        if len(group) > 1 and not database.passes_by_itself(error):  # one of them is the reason: each alone
+            for case in group:
+                self._route([case])
+            return
+        for case in group:
+            case.answer.set_exception(error)
+
+    def _scored(self, group: Sequence[Incoming]) -> list[Arrival]:
+        """What is believed about each case: what the caller gave, or the active model."""
+        model = self._registry.active
+        asked = [case for case in group if case.losses is None]
+        believed: dict[int, tuple[dict[str, float], str]] = {}
+        if model is not None and asked:
+            experts = [name for name in self._makers(group[0].shift_id) if name != MACHINE]
+            scored = model.score_rows([case.features for case in asked], experts)
+            believed = {
+                id(case): (registry.by_maker(scored, row), registry.said(scored, row))
+                for row, case in enumerate(asked)
+            }
+        return [_arrival(case, believed.get(id(case)), model) for case in group]
+
+    def _makers(self, shift_id: int | None) -> tuple[str, ...]:
+        """Who is on the roster, as far as scoring must know; the transaction looks again."""
+        key = (shift_id, int(time.time()))
+        if self._seen[0] != key:
+            with self._engine.connect() as connection:
+                shift = ledger.current_shift(connection, time.time()) if shift_id is None else shift_id
+                self._seen = (key, ledger.roster_makers(connection, shift))
+        return self._seen[1]
+
+    def _change(
+        self, connection: sa.Connection, group: Sequence[Incoming], arrivals: Sequence[Arrival]
+    ) -> list[Answer | Exception]:
+        at = time.time()
+        shift = group[0].shift_id
+        if shift is None:
+            shift = ledger.current_shift(connection, at)
+        desk = None if shift is None else ledger.open_desk(connection, shift, at)
+        before = earlier(connection, [case.call for case in group])
+        known = ledger.known_cases(connection, [case.case_id for case in group])
+        answers: dict[int, Answer | Exception] = {}
+        new: list[int] = []
+        twins: dict[int, int] = {}
+        first: dict[tuple[int | None, str], int] = {}
+        for place, (case, answer) in enumerate(zip(group, before, strict=True)):
+            if answer is not None:
+                answers[place] = answer
+                continue
+            if case.call.key is not None:
+                twin = first.setdefault((case.call.actor.key_id, case.call.key), place)
+                if twin != place:  # the same request again, before the first one was answered
+                    twins[place] = twin
+                    continue
+            if case.case_id in known:
+                answers[place] = conflict("known-case", f"case {case.case_id!r} is in the ledger already")
+            else:
+                known.add(case.case_id)
+                new.append(place)
+        fresh = [arrivals[place] for place in new]
+        actors = [group[place].call.actor for place in new]
+        placed: Sequence[Placed | None] = [None] * len(new)
+        if new and desk is not None:
+            placed = ledger.route(connection, desk, fresh, actors, at, self._rng)
+        elif new:
+            for arrival, actor in zip(fresh, actors, strict=True):
+                ledger.hold(connection, [arrival], actor, at)
+        for place, arrival, where in zip(new, fresh, placed, strict=True):
+            answers[place] = _answer(arrival, where, shift)
+        remember(
+            connection,
+            [(group[k].call, a) for k, a in answers.items() if k in new and isinstance(a, Answer)],
+            at,
+        )
+        for place, twin in twins.items():
+            answers[place] = again(group[place].call, group[twin].call, answers[twin])
+        return [answers[place] for place in range(len(group))]
+
+
+def _arrival(
+    case: Incoming, believed: tuple[dict[str, float], str] | None, model: registry.Model | None
+) -> Arrival:
+    features = json.dumps(case.features)
+    if case.losses is not None:
+        given = json.dumps({"losses": case.losses, "says": case.says})
+        return Arrival(case.case_id, features, case.losses, case.says, None, given, case.excluded)
+    losses, says = believed if believed is not None else (None, None)
+    return Arrival(case.case_id, features, losses, says, model.id if model else None, None, case.excluded)
+
+
+def _answer(arrival: Arrival, placed: Placed | None, shift: int | None) -> Answer:
+    if placed is None:
+        why = "no shift runs now" if shift is None else "nobody who may take it has room"
+        if arrival.losses is None:
+            why = "no model is active"
+        return Answer.of(202, {"case_id": arrival.case_id, "status": "waiting", "reason": why})
+    return Answer.of(201, shown(placed, arrival.model_id, shift))
+
+
+def shown(placed: Placed, model_id: int | None, shift: int | None) -> dict[str, Any]:
+    """An assignment as the API gives it."""
+    return {
+        "case_id": placed.case_id,
+        "status": "assigned" if placed.decision is None else "decided",
+        "maker": placed.maker,
+        "decision": None if placed.decision is None else json.loads(placed.decision),
+        "expected_loss": placed.expected_loss,
+        "price": placed.price,
+        "propensity": placed.propensity,
+        "model": model_id,
+        "shift": shift,
+    }

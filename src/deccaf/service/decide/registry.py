@@ -1,0 +1,112 @@
+"""The model in force: what it believes about cases, and how a process comes to know which one it is."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import sqlalchemy as sa
+
+from deccaf.data.costs import MACHINE
+from deccaf.data.rows import CaseRows, check_row
+from deccaf.estimator import DeCCaF
+from deccaf.planning.plan import Scored
+from deccaf.service.store import database
+from deccaf.service.store import tables as t
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A fitted model with its number in the ledger."""
+
+    id: int
+    name: str
+    system: DeCCaF
+
+    @property
+    def classes(self) -> tuple[int | str, ...]:
+        """What can be decided."""
+        return tuple(self.system.costs_.classes)
+
+    def check(self, row: Mapping[str, Any]) -> None:
+        """A case that the model cannot score is a `DataError`."""
+        check_row(self.system.schema_, row)
+        columns = self.system.costs_.columns
+        if columns:
+            self.system.costs_.check_amounts(pd.DataFrame([{name: row.get(name) for name in columns}]))
+
+    def score_rows(self, rows: Sequence[Mapping[str, Any]], experts: Sequence[str]) -> Scored:
+        """A few cases, quickly: the numbers of `DeCCaF.scored` without a table."""
+        system = self.system
+        known = list(experts) if system.experts_ else []
+        cases = CaseRows(system.schema_, rows)
+        columns = list(system.costs_.columns)
+        amounts = None
+        if columns:
+            amounts = pd.DataFrame([{name: row.get(name) for name in columns} for row in rows]).astype(
+                "float64"
+            )
+        scores = system.learned_.score(
+            cases,  # type: ignore[arg-type]
+            known,
+            system.costs_.array(amounts),
+            system.review_costs(known),
+        )
+        ids = pd.RangeIndex(len(rows))
+        return Scored(ids, (MACHINE, *known), scores.loss, scores.objective, scores.says, self.classes)
+
+    def score_frame(self, frame: pd.DataFrame, experts: Sequence[str]) -> Scored:
+        """Many cases."""
+        return self.system.scored(frame, list(experts) if self.system.experts_ else [])
+
+
+class Registry:
+    """The model that the ledger says is active, loaded once per process and kept in step."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+        self._lock = threading.Lock()
+        self.active: Model | None = None
+
+    def refresh(self) -> Model | None:
+        """Look which model is active and load it if it is another one."""
+        with self._lock:
+            with database.reading(self._engine) as connection:
+                wanted = active_model(connection)
+                if wanted is None or (self.active is not None and self.active.id == wanted):
+                    return self.active
+                c = t.models.c
+                row = connection.execute(sa.select(*c["name", "content"]).where(c.id == wanted)).one()
+            self.active = Model(wanted, row.name, load(row.content))
+            return self.active
+
+
+def active_model(connection: sa.Connection) -> int | None:
+    """The model of the latest activation."""
+    c = t.activations.c
+    found = connection.execute(sa.select(c.model_id).order_by(c.id.desc()).limit(1)).scalar()
+    return None if found is None else int(found)
+
+
+def load(content: bytes) -> DeCCaF:
+    """A model from the bytes of its file; checked before anything of it is used."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "uploaded.deccaf"
+        path.write_bytes(content)
+        return DeCCaF.load(path)
+
+
+def by_maker(scored: Scored, row: int) -> dict[str, float]:
+    """One case's losses by maker."""
+    return dict(zip(scored.makers, scored.loss[row].tolist(), strict=True))
+
+
+def said(scored: Scored, row: int) -> str:
+    """What the machine would decide about one case, as JSON."""
+    return json.dumps(scored.classes[int(scored.says[row])])

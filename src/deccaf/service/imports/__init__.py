@@ -1,0 +1,1 @@
+"""Files that come in: read in a confined process, checked row by row, entered whole."""

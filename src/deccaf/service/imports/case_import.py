@@ -1,0 +1,188 @@
+"""Files of cases: checked row by row, so that a lead sees what is wrong where, and entered whole."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import sqlalchemy as sa
+
+from deccaf.errors import DataError
+from deccaf.service.decide.registry import Model
+from deccaf.service.errors import invalid
+from deccaf.service.ledger import ledger
+from deccaf.service.ledger.ledger import Actor, Arrival
+from deccaf.service.store import tables as t
+
+CASE_ID = r"^[A-Za-z0-9_.:@+=~,|-]{1,200}$"
+LONGEST_TEXT = 10_000
+SHOWN_ERRORS = 100
+
+
+@dataclass(frozen=True)
+class RowError:
+    """What is wrong with one row; rows count from 1, without the header."""
+
+    row: int
+    case_id: str | None
+    column: str
+    message: str
+
+    def shown(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"row": self.row, "case_id": self.case_id, "column": self.column, "message": self.message}
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A file that was looked at: the rows that can be entered, and what is wrong with the others."""
+
+    arrivals: list[Arrival]
+    places: list[int]
+    """The row of each arrival."""
+    errors: list[RowError]
+    rows: int
+    rejected: int
+    columns: list[str]
+
+    def shown(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "rows": self.rows,
+            "accepted": len(self.arrivals),
+            "rejected": self.rejected,
+            "columns": self.columns,
+            "errors": [error.shown() for error in self.errors[:SHOWN_ERRORS]],
+            "more_errors": max(len(self.errors) - SHOWN_ERRORS, 0),
+        }
+
+
+def check_frame(frame: pd.DataFrame, model: Model | None) -> Checked:
+    """Look at every row; the frame itself must have a `case_id` column, and the model's features."""
+    if "case_id" not in frame:
+        raise invalid("no-case-column", "the file has no column 'case_id'; name the column of ids so")
+    frame = frame.reset_index(drop=True)
+    if model is not None:
+        missing = [name for name in model.system.schema_.names if name not in frame]
+        if missing:
+            raise invalid(
+                "missing-columns",
+                f"column {missing[0]!r}: missing ({len(missing)} of the model's features are)",
+                columns=missing[:SHOWN_ERRORS],
+            )
+    ids = frame["case_id"].map(_id_text)
+    errors = _id_errors(ids)
+    errors += [
+        error for name in frame if name != "case_id" for error in _value_errors(frame[name], ids, model)
+    ]
+    errors.sort(key=lambda error: error.row)
+    bad = {error.row - 1 for error in errors}
+    good = [row for row in range(len(frame)) if row not in bad]
+    features = frame.drop(columns="case_id")
+    arrivals = [
+        Arrival(case, text) for case, text in zip(ids.iloc[good], _as_json(features.iloc[good]), strict=True)
+    ]
+    places = [row + 1 for row in good]
+    return Checked(arrivals, places, errors, len(frame), len(bad), [str(name) for name in features])
+
+
+def without_known(connection: sa.Connection, checked: Checked) -> Checked:
+    """The same, with an error for every case that is in the ledger already."""
+    known = ledger.known_cases(connection, [arrival.case_id for arrival in checked.arrivals])
+    if not known:
+        return checked
+    pairs = list(zip(checked.places, checked.arrivals, strict=True))
+    again = [
+        RowError(row, arrival.case_id, "case_id", "is in the ledger already")
+        for row, arrival in pairs
+        if arrival.case_id in known
+    ]
+    kept = [(row, arrival) for row, arrival in pairs if arrival.case_id not in known]
+    return Checked(
+        arrivals=[arrival for _, arrival in kept],
+        places=[row for row, _ in kept],
+        errors=sorted([*checked.errors, *again], key=lambda error: error.row),
+        rows=checked.rows,
+        rejected=checked.rejected + len(again),
+        columns=checked.columns,
+    )
+
+
+def enter(
+    connection: sa.Connection, checked: Checked, filename: str, actor: Actor, at: float
+) -> dict[str, Any]:
+    """Enter the rows that can be; they wait for the next plan."""
+    made = connection.execute(
+        sa.insert(t.imports)
+        .values(
+            at=at,
+            key_id=actor.key_id,
+            filename=filename,
+            rows=checked.rows,
+            accepted=len(checked.arrivals),
+            rejected=checked.rejected,
+            errors=json.dumps([error.shown() for error in checked.errors[:SHOWN_ERRORS]]),
+        )
+        .returning(t.imports.c.id)
+    ).scalar_one()
+    ledger.hold(connection, checked.arrivals, actor, at, int(made))
+    return {"id": int(made), **checked.shown()}
+
+
+def _id_text(value: Any) -> str | None:
+    if value is None or value is pd.NA or (isinstance(value, float) and np.isnan(value)):
+        return None
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _id_errors(ids: pd.Series) -> list[RowError]:
+    pattern = re.compile(CASE_ID)
+    errors, seen = [], set()
+    for row, case in enumerate(ids, 1):
+        if not isinstance(case, str):
+            errors.append(RowError(row, None, "case_id", "is empty"))
+        elif not pattern.fullmatch(case):
+            said = "may hold letters, digits and _.:@+=~,|- only, at most 200"
+            errors.append(RowError(row, case[:200], "case_id", said))
+        elif case in seen:
+            errors.append(RowError(row, case, "case_id", "stands twice in the file"))
+        else:
+            seen.add(case)
+    return errors
+
+
+def _value_errors(values: pd.Series, ids: pd.Series, model: Model | None) -> list[RowError]:
+    name = str(values.name)
+    kinds = {} if model is None else {f.name: f.kind for f in model.system.schema_.features}
+    bad: dict[int, str] = {}
+    if pd.api.types.is_float_dtype(values.dtype):
+        bad = dict.fromkeys(np.flatnonzero(np.isinf(values.to_numpy(np.float64))).tolist(), "is infinite")
+    elif not pd.api.types.is_numeric_dtype(values.dtype):
+        text = values.astype("str")
+        long = (text.str.len() > LONGEST_TEXT).fillna(False).to_numpy(bool)
+        bad = dict.fromkeys(np.flatnonzero(long).tolist(), f"is longer than {LONGEST_TEXT:,} characters")
+        if kinds.get(name) == "number":
+            wrong = pd.to_numeric(text, errors="coerce").isna() & values.notna()
+            bad |= {
+                k: f"{values.iloc[k]!r:.60} is no number" for k in np.flatnonzero(wrong.to_numpy()).tolist()
+            }
+    if model is not None and name in model.system.costs_.columns:
+        number = pd.to_numeric(values, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+        bad |= dict.fromkeys(np.flatnonzero(~(number >= 0)).tolist(), "must be a cost from 0 on")
+    return [RowError(row + 1, ids.iloc[row], name, message) for row, message in bad.items()]
+
+
+def _as_json(frame: pd.DataFrame) -> Sequence[str]:
+    """One JSON object per row; dates as text, missing as null."""
+    if frame.empty:
+        return ["{}"] * len(frame)
+    text = frame.to_json(orient="records", lines=True, date_format="iso", double_precision=15)
+    lines: list[str] = text.rstrip("\n").split("\n")
+    if len(lines) != len(frame):
+        raise DataError("the file cannot be written row by row")
+    return lines

@@ -1,0 +1,1 @@
+"""Background jobs: refits and backtests in processes of their own."""

@@ -1,0 +1,1 @@
+"""Watching the desk, and the numbers behind its reports."""

@@ -1,0 +1,1 @@
+"""The database: connections, tables, migrations, the writer, idempotency, keys."""

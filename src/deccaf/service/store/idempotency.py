@@ -1,0 +1,96 @@
+"""Answers that can be asked for again: with an `Idempotency-Key` a request is done once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from deccaf.service.errors import RefusedError
+from deccaf.service.ledger.ledger import Actor
+from deccaf.service.store import tables as t
+
+KEPT_SECONDS = 7 * 24 * 3600.0
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request as the ledger sees it: who, and under which idempotency key, with a hash of its content."""
+
+    actor: Actor
+    key: str | None = None
+    request: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A status and a JSON body, sent now or before."""
+
+    status: int
+    body: str
+    replayed: bool = False
+
+    @classmethod
+    def of(cls, status: int, content: Any) -> Answer:
+        """An answer from plain data."""
+        return cls(status, json.dumps(content, ensure_ascii=True, allow_nan=False))
+
+
+def earlier(connection: sa.Connection, calls: Sequence[Call]) -> list[Answer | None]:
+    """The answer that each call got before, if it did; the same key with another content is refused."""
+    wanted = {(call.actor.key_id, call.key) for call in calls if call.key is not None}
+    if not wanted:
+        return [None] * len(calls)
+    c = t.answers.c
+    query = sa.select(t.answers).where(
+        c.key_id.in_({key_id for key_id, _ in wanted}), c.idempotency_key.in_({key for _, key in wanted})
+    )
+    found = {(row.key_id, row.idempotency_key): row for row in connection.execute(query)}
+    return [_same(call, found.get((call.actor.key_id, call.key))) for call in calls]
+
+
+def remember(connection: sa.Connection, made: Sequence[tuple[Call, Answer]], at: float) -> None:
+    """Keep answers in the transaction of the changes that they tell of."""
+    rows = [
+        {
+            "key_id": call.actor.key_id,
+            "idempotency_key": call.key,
+            "request": call.request,
+            "status": answer.status,
+            "body": answer.body,
+            "at": at,
+        }
+        for call, answer in made
+        if call.key is not None
+    ]
+    if rows:
+        connection.execute(sa.insert(t.answers), rows)
+
+
+def forget_old(connection: sa.Connection, at: float) -> None:
+    """Drop answers that nobody asks for any more."""
+    connection.execute(sa.delete(t.answers).where(t.answers.c.at < at - KEPT_SECONDS))
+
+
+def again(call: Call, first: Call, answer: Answer | Exception) -> Answer | Exception:
+    """What a call gets whose key another one in the same transaction has."""
+    if call.request != first.request:
+        return _reused(call)
+    return replace(answer, replayed=True) if isinstance(answer, Answer) else answer
+
+
+def _same(call: Call, row: Any) -> Answer | None:
+    if row is None or call.key is None:
+        return None
+    if row.request != call.request:
+        raise _reused(call)
+    return Answer(row.status, row.body, replayed=True)
+
+
+def _reused(call: Call) -> RefusedError:
+    return RefusedError(
+        422, "key-reused", f"Idempotency-Key {call.key!r} was used for another request; take a new one"
+    )

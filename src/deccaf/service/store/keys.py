@@ -1,0 +1,98 @@
+"""API keys: 256 random bits, shown once, kept as a hash; each has a role.
+
+A `lead` may do everything, a `reviewer` sees their own queue only, a `machine` brings cases and labels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from typing import Any
+
+import sqlalchemy as sa
+
+from deccaf.service.errors import RefusedError, invalid, not_found
+from deccaf.service.ledger.ledger import Actor
+from deccaf.service.store import database
+from deccaf.service.store import tables as t
+
+ROLES = ("lead", "reviewer", "machine")
+PREFIX = "deccaf_"
+REMEMBERED_SECONDS = 2.0
+_MOST_REMEMBERED = 10_000
+
+
+def create_key(
+    connection: sa.Connection, name: str, role: str, expert: str | None, at: float
+) -> tuple[int, str]:
+    """A new key's id and its secret, which is stored nowhere."""
+    if (role == "reviewer") != (expert is not None):
+        raise invalid("key-without-person", "a reviewer's key names an expert, and only a reviewer's does")
+    if expert is not None and not _is_expert(connection, expert):
+        raise not_found("expert", expert)
+    secret = PREFIX + secrets.token_urlsafe(32)
+    made = connection.execute(
+        sa.insert(t.keys)
+        .values(name=name, role=role, expert=expert, hash=_hash(secret), created_at=at)
+        .returning(t.keys.c.id)
+    ).scalar_one()
+    return int(made), secret
+
+
+def revoke_key(connection: sa.Connection, key_id: int, at: float) -> None:
+    """Put a key out of use; within `REMEMBERED_SECONDS` no process accepts it any more."""
+    c = t.keys.c
+    done = connection.execute(
+        sa.update(t.keys).where(c.id == key_id, c.revoked_at.is_(None)).values(revoked_at=at)
+    )
+    if done.rowcount != 1:
+        raise not_found("key in use", key_id)
+
+
+def any_keys(engine: sa.Engine) -> bool:
+    """Whether anybody can sign in at all."""
+    with database.reading(engine) as connection:
+        query = sa.select(sa.func.count()).select_from(t.keys).where(t.keys.c.revoked_at.is_(None))
+        return bool(connection.execute(query).scalar_one())
+
+
+class KeyRing:
+    """Who a secret belongs to; remembered for a moment, so that not every request asks the database."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+        self._known: dict[str, tuple[float, Actor]] = {}
+
+    def remembered(self, secret: str) -> Actor | None:
+        """The owner if the secret was seen a moment ago."""
+        found = self._known.get(_hash(secret))
+        return found[1] if found is not None and found[0] > time.monotonic() else None
+
+    def look_up(self, secret: str) -> Actor:
+        """The owner; an unknown or revoked key is refused."""
+        hashed = _hash(secret)
+        with database.reading(self._engine) as connection:
+            c = t.keys.c
+            query = sa.select(*c["id", "role", "expert"]).where(c.hash == hashed, c.revoked_at.is_(None))
+            row = connection.execute(query).one_or_none()
+        if row is None:
+            raise RefusedError(401, "unknown-key", "the key is not known, or was revoked")
+        if len(self._known) >= _MOST_REMEMBERED:
+            self._known.clear()
+        actor = Actor(int(row.id), row.role, row.expert)
+        self._known[hashed] = (time.monotonic() + REMEMBERED_SECONDS, actor)
+        return actor
+
+    def forget(self) -> None:
+        """Ask the database again from now on."""
+        self._known.clear()
+
+
+def _hash(secret: str) -> str:
+    # A plain hash is enough: the secret has 256 random bits, so there is nothing to guess slowly.
+    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
+
+
+def _is_expert(connection: sa.Connection, name: str) -> Any:
+    return connection.execute(sa.select(t.experts.c.name).where(t.experts.c.name == name)).scalar()

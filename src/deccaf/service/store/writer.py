@@ -1,0 +1,124 @@
+"""Runs changes of the ledger, each whole or not at all, and answers only after the commit.
+
+On SQLite there is one writer: changes that wait together share one commit (and its flush to disk), each
+behind a savepoint of its own. On PostgreSQL each has a transaction, several at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from deccaf.service.store import database
+
+Result = TypeVar("Result")
+Change = Callable[[sa.Connection], Result]
+
+TOGETHER = 64
+"""At most so many changes share a commit."""
+TRIES = 5
+"""How often a change that collided with another is run."""
+WRITERS = 4
+
+
+class Writer:
+    """The one way to change the database."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+        self._waiting: queue.SimpleQueue[tuple[Change[Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._pool: ThreadPoolExecutor | None = None
+        self._thread: threading.Thread | None = None
+        if engine.dialect.name == "sqlite":
+            self._thread = threading.Thread(target=self._write_together, name="deccaf-writer", daemon=True)
+            self._thread.start()
+        else:
+            self._pool = ThreadPoolExecutor(WRITERS, thread_name_prefix="deccaf-writer")
+
+    def submit(self, change: Change[Result]) -> Future[Result]:
+        """Run a change soon; the future is done when it is on disk, or not in the database at all."""
+        if self._pool is not None:
+            return self._pool.submit(self._alone, change)
+        future: Future[Result] = Future()
+        self._waiting.put((change, future))
+        return future
+
+    async def run(self, change: Change[Result]) -> Result:
+        """`submit` for coroutines; a client that goes away does not stop a change that has begun."""
+        return await asyncio.shield(asyncio.wrap_future(self.submit(change)))
+
+    def close(self) -> None:
+        """Finish what waits, then stop."""
+        if self._pool is not None:
+            self._pool.shutdown()
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread.join(timeout=30)
+
+    def _alone(self, change: Change[Result]) -> Result:
+        for left in reversed(range(TRIES)):
+            try:
+                with database.writing(self._engine) as connection:
+                    return change(connection)
+            except sa.exc.IntegrityError:
+                if (
+                    left < TRIES - 1
+                ):  # once more: the other one is visible now, and is met with a better answer
+                    raise
+            except sa.exc.DBAPIError as error:
+                if not (left and database.collided(error)):
+                    raise
+        raise AssertionError("unreachable")
+
+    def _write_together(self) -> None:
+        while (first := self._waiting.get()) is not None:
+            group, last = [first], False
+            while len(group) < TOGETHER and not last:
+                try:
+                    following = self._waiting.get_nowait()
+                except queue.Empty:
+                    break
+                if following is None:
+                    last = True
+                else:
+                    group.append(following)
+            self._commit(group)
+            if last:
+                return
+
+    def _commit(self, group: list[tuple[Change[Any], Future[Any]]]) -> None:
+        done: list[tuple[Future[Any], Any, BaseException | None]] = []
+        try:
+            with database.writing(self._engine) as connection:
+                for change, future in group:
+                    if future.set_running_or_notify_cancel():
+                        done.append((future, *_attempt(connection, change)))
+        except BaseException as error:
+            for _, future in group:
+                if not future.done():
+                    future.set_exception(error)
+            return
+        for future, result, failure in done:
+            if failure is not None:
+                future.set_exception(failure)
+            else:
+                future.set_result(result)
+
+
+def _attempt(connection: sa.Connection, change: Change[Any]) -> tuple[Any, BaseException | None]:
+    """One change behind a savepoint: what goes wrong with it leaves no trace and spoils no other."""
+    connection.exec_driver_sql("SAVEPOINT one_change")
+    try:
+        result = change(connection)
+    except Exception as error:
+        connection.exec_driver_sql("ROLLBACK TO one_change")
+        connection.exec_driver_sql("RELEASE one_change")
+        return None, error
+    connection.exec_driver_sql("RELEASE one_change")
+    return result, None

@@ -1,0 +1,145 @@
+"""The application: routes, and the one place where errors become problem documents."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import sqlalchemy as sa
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from starlette.exceptions import HTTPException
+from starlette.types import Scope
+
+from deccaf import __version__
+from deccaf.errors import CapacityError, DeccafError, SolverError
+from deccaf.service.core import Service
+from deccaf.service.errors import RefusedError
+from deccaf.service.store import database
+from deccaf.service.web.api import cases, health, models, people, plans, queue, reports, shifts
+from deccaf.service.web.api.common import Problem
+from deccaf.service.web.limits import LimitsMiddleware, problem
+from deccaf.service.web.pages import routers
+
+log = logging.getLogger("deccaf.service")
+
+PUBLIC = ("/healthz", "/readyz", "/openapi.json")
+"""All paths that answer without a key, beside the files under /static and the form to sign in."""
+RETRY_SECONDS = "1"
+
+
+def create_app(service: Service) -> FastAPI:
+    """The API on a service; it is closed when the application ends."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        service.close()
+
+    app = FastAPI(
+        title="deccaf",
+        version=__version__,
+        description="Who decides which case: intake, plans, queues, labels, models.",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    app.state.service = service
+    for part in (health, people, shifts, cases, plans, queue, models, reports):
+        app.include_router(part.router)
+    for pages in routers:
+        app.include_router(pages)
+    for kind, handler in _HANDLERS.items():
+        app.add_exception_handler(kind, handler)
+
+    def observe(scope: Scope, status: int, seconds: float) -> None:
+        service.metrics.observe(scope, status, seconds)
+
+    app.add_middleware(LimitsMiddleware, limits=service.limits, observe=observe)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    return app
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        schema = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes
+        )
+        parts = schema.setdefault("components", {}).setdefault("schemas", {})
+        parts["Problem"] = Problem.model_json_schema()
+        for name in ("HTTPValidationError", "ValidationError"):
+            parts.pop(name, None)
+        app.openapi_schema = schema
+    return app.openapi_schema
+
+
+def _answer(
+    status: int, kind: str, detail: str, headers: dict[str, str] | None = None, **more: Any
+) -> Response:
+    return Response(problem(status, kind, detail, **more), status, headers, "application/problem+json")
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RefusedError)
+    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
+    if error.status == 503:
+        headers = {"Retry-After": RETRY_SECONDS}
+    return _answer(error.status, error.kind, error.detail, headers, **error.more)
+
+
+async def _deccaf(request: Request, error: Exception) -> Response:
+    if isinstance(error, CapacityError):
+        return _answer(409, "no-feasible-plan", str(error))
+    if isinstance(error, SolverError):
+        return _answer(503, "solver-gave-up", str(error), {"Retry-After": RETRY_SECONDS})
+    return _answer(422, "unusable-data", str(error))
+
+
+async def _not_valid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    found = [
+        {"where": ".".join(str(part) for part in item["loc"]), "message": item["msg"]}
+        for item in error.errors()[:20]
+    ]
+    if any(item["type"] == "json_invalid" for item in error.errors()):
+        return _answer(400, "not-json", "the body is not JSON", errors=found)
+    first = found[0]
+    return _answer(422, "not-valid", f"{first['where']}: {first['message']}", errors=found)
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    kind = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "refused")
+    headers = dict(error.headers) if error.headers else None
+    return _answer(error.status_code, kind, str(error.detail), headers)
+
+
+async def _database(request: Request, error: Exception) -> Response:
+    if isinstance(error, sa.exc.IntegrityError):
+        return _answer(
+            409, "changed-meanwhile", "somebody changed the same thing at the same moment; look again"
+        )
+    if database.passes_by_itself(error):
+        return _answer(
+            503, "database-away", "the database is away; try again", {"Retry-After": RETRY_SECONDS}
+        )
+    return await _unexpected(request, error)
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    request_id = getattr(request.state, "request_id", "")
+    log.error("request %s failed", request_id, exc_info=error)
+    return _answer(500, "unexpected", f"an error of the service; its log names request {request_id}")
+
+
+_HANDLERS: dict[type[Exception], Any] = {
+    RefusedError: _refused,
+    DeccafError: _deccaf,
+    RequestValidationError: _not_valid,
+    HTTPException: _http,
+    sa.exc.SQLAlchemyError: _database,
+    Exception: _unexpected,
+}

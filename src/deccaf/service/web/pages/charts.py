@@ -1,0 +1,235 @@
+"""Charts as SVG, written here: colours come from the style sheet, so they follow light and dark.
+
+Every function gives markup that is safe to place in a page: names are escaped, all else are numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from deccaf.service.web.pages.words import amount
+
+_WIDE, _LABEL = 640, 170
+
+
+def load_bar(used: int, decided: int, capacity: int | None, scale: int) -> Markup:
+    """How much of somebody's capacity is used (light) and done (dark); widths compare between people."""
+    room = max(scale, 1)
+    limit = 100.0 * (used if capacity is None else capacity) / room
+    said = f"{used} of {'unlimited' if capacity is None else capacity} used, {decided} decided"
+    return _svg(
+        100,
+        6,
+        said,
+        _rect(0, 0, limit, 6, "room", 1.5),
+        _rect(0, 0, 100.0 * used / room, 6, "used", 1.5),
+        _rect(0, 0, 100.0 * decided / room, 6, "done", 1.5),
+        stretch=True,
+    )
+
+
+def cost_bars(rows: Sequence[tuple[str, float | None, str]]) -> Markup:
+    """Horizontal bars with their amounts: (name, cost, class)."""
+    most = max([value for _, value, _ in rows if value is not None] or [1.0]) or 1.0
+    parts = []
+    for place, (name, value, kind) in enumerate(rows):
+        top, width = 34 * place, 0.0 if value is None else (_WIDE - _LABEL - 90) * value / most
+        parts += [
+            _text(0, top + 20, name, "label"),
+            _rect(_LABEL, top + 4, width, 24, kind, 3),
+            _text(_LABEL + width + 8, top + 21, amount(value), "value"),
+        ]
+    told = "; ".join(f"{name}: {amount(value)}" for name, value, _ in rows)
+    return _svg(_WIDE, 34 * len(rows), told, *parts)
+
+
+def curve(
+    points: Sequence[tuple[float, float]], here: tuple[float, float] | None, now: tuple[float, float]
+) -> Markup:
+    """A falling line of cost over capacity, where we stand, and where the sliders are."""
+    width, height, left, low = 640, 232, 64, 206
+    xs = [x for x, _ in points] + ([here[0]] if here else [])
+    ys = [y for _, y in points] + ([here[1]] if here else []) + [now[1]]
+    x_most, y_most = max(xs) or 1.0, max(ys) * 1.08 or 1.0
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return left + (width - left - 20) * x / x_most, low - (low - 16) * y / y_most
+
+    parts = [_grid(y_most, left, width, low)]
+    path = " ".join(
+        f"{'M' if k == 0 else 'L'}{x:.1f} {y:.1f}" for k, (x, y) in enumerate(at(*p) for p in points)
+    )
+    parts.append(Markup('<path class="line" d="{}"/>').format(path))
+    for x in sorted({round(x) for x, _ in points}):
+        parts.append(_text(at(x, 0)[0], low + 18, f"{x} %", "tick", "middle"))
+    parts += _mark(at(*now), "now", "today")
+    told = f"Cost now {amount(now[1])}"
+    if here is not None and here != now:
+        parts += _mark(at(*here), "here", "what if")
+        told += f", with the sliders {amount(here[1])}"
+    return _svg(width, height, told, *parts)
+
+
+def intervals(rows: Sequence[dict[str, Any]], most: float, reference: float | None = None) -> Markup:
+    """Error rates with their 95 % intervals: `name`, `rate`, `low`, `high`, `note`, `odd`."""
+    width = _WIDE - _LABEL - 150
+    parts = []
+    if reference is not None:
+        x = _LABEL + width * reference / most
+        parts.append(_line(x, 0, x, 30 * len(rows), "mean"))
+    for place, row in enumerate(rows):
+        y = 30 * place + 15
+        parts.append(_text(0, y + 5, row["name"], "label"))
+        if row["rate"] is None:
+            parts.append(_text(_LABEL, y + 5, "no labels yet", "tick"))
+            continue
+        low, mid, high = (_LABEL + width * min(row[k], most) / most for k in ("low", "rate", "high"))
+        kind = "odd" if row.get("odd") else "dot"
+        if row.get("expected") is not None:
+            x = _LABEL + width * min(row["expected"], most) / most
+            parts.append(_line(x, y - 9, x, y + 9, "expected"))
+        parts += [
+            _line(low, y, high, y, f"{kind}-line"),
+            Markup('<circle class="{}" cx="{:.1f}" cy="{}" r="5"/>').format(kind, mid, y),
+            _text(_WIDE - 140, y + 5, f"{100 * row['rate']:.1f} %  {row['note']}", "value"),
+        ]
+    told = "; ".join(f"{r['name']} {100 * r['rate']:.1f} %" for r in rows if r["rate"] is not None)
+    return _svg(_WIDE, max(30 * len(rows), 30), told or "no labels yet", *parts)
+
+
+def calibration(points: Sequence[dict[str, float]]) -> Markup:
+    """What was expected (across) against what happened (up), with intervals; on the line is right."""
+    if not points:
+        return _svg(120, 120, "no labels yet", _text(60, 62, "no labels yet", "tick", "middle"))
+    most = max(max(p["expected"], p["high"]) for p in points) * 1.05 or 1.0
+    parts = [_rect(0, 0, 120, 120, "plot", 0), _line(0, 120, 120, 0, "mean")]
+    for p in points:
+        x, low, mid, high = (120 * p[k] / most for k in ("expected", "low", "seen", "high"))
+        parts += [
+            _line(x, 120 - low, x, 120 - high, "dot-line"),
+            Markup('<circle class="dot" cx="{:.1f}" cy="{:.1f}" r="4"/>').format(x, 120 - mid),
+        ]
+    told = "; ".join(f"expected {amount(p['expected'])}, seen {amount(p['seen'])}" for p in points)
+    return _svg(120, 120, told, *parts)
+
+
+def heat(names: Sequence[str], share: Sequence[Sequence[float]]) -> Markup:
+    """Who would disagree with whom: darker is more often."""
+    size = len(names)
+    cell, left, top = max(min(46, 640 // max(size + 3, 1)), 9), 150, 84
+    values = [share[a][b] for a in range(size) for b in range(size) if a != b]
+    least, reach = min(values), max(max(values) - min(values), 1e-9)
+    small = "label small" if cell < 20 else "label"
+    parts = []
+    for a, name in enumerate(names):
+        middle = a * cell + cell * 0.65
+        parts.append(_text(left - 8, top + middle, name, small, "end"))
+        turn = f"rotate(-35 {left + middle:.0f} {top - 8})"
+        parts.append(
+            Markup('<text class="{}" x="{:.0f}" y="{}" transform="{}">{}</text>').format(
+                small, left + middle, top - 8, turn, name
+            )
+        )
+        for b, other in enumerate(names):
+            if a != b:
+                shade = (share[a][b] - least) / reach
+                told = f"{name} and {other}: {100 * share[a][b]:.0f} %"
+                parts += _cell(left + b * cell, top + a * cell, cell, shade, share[a][b], told)
+    return _svg(left + size * cell + 60, top + size * cell, f"Disagreement of {size} people", *parts)
+
+
+def _cell(x: float, y: float, size: float, shade: float, value: float, told: str) -> list[Markup]:
+    box = Markup(
+        '<rect class="heat" x="{}" y="{}" width="{}" height="{}" fill-opacity="{:.2f}">'
+        "<title>{}</title></rect>"
+    ).format(x, y, size - 1, size - 1, 0.08 + 0.92 * shade, told)
+    if size < 36:
+        return [box]
+    kind = "on-heat" if shade > 0.55 else "value"
+    return [box, _text(x + size / 2, y + size * 0.62, f"{100 * value:.0f}", kind, "middle")]
+
+
+def contributions(rows: Sequence[tuple[str, float]]) -> Markup:
+    """What pushed an estimate up (right) or down (left)."""
+    most = max((abs(value) for _, value in rows), default=1.0) or 1.0
+    middle, reach = 430, 150
+    parts = [_line(middle, 0, middle, 26 * len(rows), "mean")]
+    for place, (name, value) in enumerate(rows):
+        y, width = 26 * place + 4, reach * abs(value) / most
+        parts += [
+            _text(0, y + 14, name, "label"),
+            _rect(middle if value > 0 else middle - width, y, width, 18, "up" if value > 0 else "down", 2),
+            _text(_WIDE, y + 14, f"{value:+.2f}", "value", "end"),
+        ]
+    told = "; ".join(f"{name} {value:+.2f}" for name, value in rows)
+    return _svg(_WIDE, max(26 * len(rows), 20), told or "nothing", *parts)
+
+
+def drift_bars(rows: Sequence[tuple[str, float, bool]], limit: float) -> Markup:
+    """Drift of each feature, with the line from which it is an alert."""
+    left = _LABEL + 80
+    width = _WIDE - left - 70
+    most = max([value for _, value, _ in rows] + [limit * 1.3])
+    x = left + width * limit / most
+    parts = []
+    for place, (name, value, odd) in enumerate(rows):
+        y = 28 * place
+        parts += [
+            _text(0, y + 18, name if len(name) < 22 else name[:20] + "…", "label"),
+            _rect(left, y + 4, max(width * value / most, 1), 18, "odd" if odd else "used", 2),
+            _text(left + width * value / most + 6, y + 18, f"{value:.2f}", "value"),
+        ]
+    parts.append(_line(x, 0, x, 28 * len(rows), "mean"))
+    told = "; ".join(f"{name} {value:.2f}" for name, value, _ in rows)
+    return _svg(_WIDE, max(28 * len(rows), 28), told or "no cases yet", *parts)
+
+
+def _grid(y_most: float, left: float, width: float, low: float) -> Markup:
+    step = 10 ** math.floor(math.log10(max(y_most, 1e-9)))
+    step = next(s for s in (step / 5, step / 2, step, step * 2) if y_most / s <= 6)
+    parts = []
+    for k in range(int(y_most / step) + 1):
+        y = low - (low - 16) * k * step / y_most
+        parts += [
+            _line(left, y, width - 20, y, "grid"),
+            _text(left - 8, y + 4, amount(k * step), "tick", "end"),
+        ]
+    return Markup("").join(parts)
+
+
+def _mark(where: tuple[float, float], kind: str, word: str) -> list[Markup]:
+    x, y = where
+    above = y - 12 if kind == "here" else y + 24
+    return [
+        Markup('<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="6"/>').format(kind, x, y),
+        _text(min(x, 590), above, word, f"value {kind}-word", "middle"),
+    ]
+
+
+def _svg(width: float, height: float, told: str, *parts: Markup, stretch: bool = False) -> Markup:
+    more = Markup(' preserveAspectRatio="none"') if stretch else Markup("")
+    return Markup(
+        '<svg class="chart" viewBox="0 0 {:.0f} {:.0f}" role="img" aria-label="{}"{}>{}</svg>'
+    ).format(width, height, told, more, Markup("").join(parts))
+
+
+def _rect(x: float, y: float, width: float, height: float, kind: str, radius: float) -> Markup:
+    return Markup('<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" rx="{}"/>').format(
+        kind, x, y, max(width, 0.0), height, radius
+    )
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
+    return Markup('<line class="{}" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>').format(
+        kind, x1, y1, x2, y2
+    )
+
+
+def _text(x: float, y: float, words: str, kind: str, anchor: str = "start") -> Markup:
+    return Markup('<text class="{}" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>').format(
+        kind, x, y, anchor, escape(words)
+    )

@@ -1,0 +1,71 @@
+"""Signing in and out, and the files that pages are made with."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from anyio import to_thread
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import FileResponse
+
+from deccaf.service.errors import RefusedError, not_found
+from deccaf.service.web.api.common import Here
+from deccaf.service.web.pages.access import (
+    COOKIE,
+    SESSION_SECONDS,
+    AnyoneHere,
+    checked_form,
+    close_session,
+    open_session,
+)
+from deccaf.service.web.pages.render import PageRoute, go, page
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+STATIC = Path(__file__).with_name("static")
+_FILES = {path.name: path for path in STATIC.iterdir() if path.suffix in {".js", ".css", ".svg"}}
+
+
+@router.get("/static/{name}")
+def static_file(name: str) -> Response:
+    """A script or a style sheet of ours; the only part of the pages that needs no sign-in."""
+    if name not in _FILES:
+        raise not_found("file", name)
+    return FileResponse(_FILES[name])
+
+
+@router.post("/sign-in")
+async def sign_in(request: Request, here: Here) -> Response:
+    """A key becomes a session; the key itself is never in a cookie."""
+    form = await checked_form(request, None)
+    secret = str(form.get("key", "")).strip()[:500]
+    try:
+        actor = await to_thread.run_sync(here.keys.look_up, secret)
+    except RefusedError as error:
+        if error.status != 401:
+            raise
+        return page("sign_in.html", None, 401, wrong="This key is not known, or was revoked.")
+    if actor.role == "machine":
+        return page("sign_in.html", None, 403, wrong="This key belongs to a program; pages are for people.")
+    token = await here.writer.run(lambda connection: open_session(connection, actor, time.time()))
+    answer = go("/" if actor.role == "lead" else "/queue")
+    answer.set_cookie(
+        COOKIE,
+        token,
+        max_age=int(SESSION_SECONDS),
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return answer
+
+
+@router.post("/sign-out")
+async def sign_out(request: Request, here: Here, visitor: AnyoneHere) -> Response:
+    """The session ends here and in the database."""
+    await checked_form(request, visitor)
+    await here.writer.run(lambda connection: close_session(connection, visitor.token))
+    answer = page("sign_in.html", None, wrong=None)
+    answer.delete_cookie(COOKIE)
+    return answer

@@ -1,0 +1,192 @@
+"""What if somebody had more time, or less: today's cases, solved again with other capacities.
+
+The losses are those of the ledger, so nothing is scored twice. Where more cases are expected than have come
+so far, those stand for them: capacities are scaled down to the cases seen, the cost up to the whole day.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+
+from deccaf.assign import solve
+from deccaf.data.costs import MACHINE
+from deccaf.errors import CapacityError
+from deccaf.service.ledger import ledger
+from deccaf.service.store import tables as t
+
+Floats = NDArray[np.float64]
+
+MOST_CASES = 5_000
+FEWEST = 20
+CURVE_CASES = 800
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
+_KEPT = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Day:
+    """The cases of a shift so far (the latest of them), and what everybody may get."""
+
+    shift_id: int
+    makers: tuple[str, ...]
+    loss: Floats
+    capacity: dict[str, int | None]
+    """What everybody may get in the whole shift; None: no limit. Away is 0."""
+    seen: int
+    whole: int
+    """Cases of the whole day, as far as anybody knows."""
+    spent: float
+    """Expected cost of the cases so far, as they were given out."""
+
+    def cost(self, capacity: Mapping[str, int | None], rows: Floats | None = None) -> float:
+        """The least expected cost of the whole day with these capacities."""
+        loss = self.loss if rows is None else rows
+        share = len(loss) / self.whole
+        upper = np.array(
+            [len(loss) if capacity.get(m) is None else round(capacity[m] * share) for m in self.makers],  # type: ignore[operator]
+            np.int64,
+        )
+        return solve(loss, upper, eligible=np.isfinite(loss)).objective / share
+
+    def with_team(self, factor: float) -> dict[str, int | None]:
+        """Everybody's capacity times a factor; whoever has no limit keeps none."""
+        return {m: None if c is None else round(c * factor) for m, c in self.capacity.items()}
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """An answer to "what if"."""
+
+    cost: float | None
+    now: float
+    share: float
+    """Capacity in the scenario against today's, in percent."""
+    points: list[tuple[float, float]]
+    """The curve: capacity in percent of today's, cost of the whole day."""
+    sentence: str
+
+
+class Days:
+    """Days that were looked at lately: a slider asks many times about the same one."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[int, ...], tuple[Day, list[tuple[float, float]]]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def day(self, connection: sa.Connection, shift_id: int) -> tuple[Day, list[tuple[float, float]]] | None:
+        """The day and its curve; None where too few cases have come."""
+        state = _state(connection, shift_id)
+        with self._lock:
+            if state in self._kept:
+                return self._kept[state]
+        day = read_day(connection, shift_id)
+        if day is None:
+            return None
+        found = (day, _curve(day))
+        with self._lock:
+            self._kept[state] = found
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        return found
+
+
+def read_day(connection: sa.Connection, shift_id: int) -> Day | None:
+    """Read the losses of a shift's latest cases from the ledger."""
+    a = t.assignments.c
+    query = (
+        sa.select(*a["losses", "pricing_id", "expected_loss"])
+        .where(a.shift_id == shift_id, a.state.in_(t.LIVE))
+        .order_by(a.id.desc())
+        .limit(MOST_CASES)
+    )
+    rows = connection.execute(query).all()
+    if len(rows) < FEWEST:
+        return None
+    r = t.roster.c
+    places = connection.execute(sa.select(t.roster).where(r.shift_id == shift_id)).all()
+    makers = tuple(sorted((p.maker for p in places), key=lambda m: (m != MACHINE, m)))
+    loss = _matrix(connection, rows, makers)
+    usable = np.isfinite(loss).any(axis=1)
+    seen = sum(p.used for p in places)
+    expected = connection.execute(
+        sa.select(t.shifts.c.expected_cases).where(t.shifts.c.id == shift_id)
+    ).scalar()
+    spent = float(sum(row.expected_loss for row in rows)) * seen / len(rows)
+    capacity = {p.maker: 0 if p.absent else p.capacity for p in places}
+    return Day(shift_id, makers, loss[usable], capacity, seen, max(expected or 0, seen), spent)
+
+
+def _matrix(connection: sa.Connection, rows: Sequence[Any], makers: tuple[str, ...]) -> Floats:
+    """One row per case in the order of `makers`; rows of one pricing are read together."""
+    loss = np.full((len(rows), len(makers)), np.inf)
+    by_pricing: dict[int, list[int]] = {}
+    for k, row in enumerate(rows):
+        by_pricing.setdefault(row.pricing_id, []).append(k)
+    for pricing_id, places in by_pricing.items():
+        names, _ = ledger.pricing(connection, pricing_id)
+        known = [j for j, name in enumerate(names) if name in makers]
+        columns = [makers.index(names[j]) for j in known]
+        values = json.loads("[" + ",".join(rows[k].losses for k in places) + "]")
+        table = np.array(values, np.float64).reshape(len(places), len(names))
+        loss[np.ix_(places, columns)] = np.where(np.isnan(table), np.inf, table)[:, known]
+    return loss
+
+
+def ask(day: Day, points: list[tuple[float, float]], team: float, changes: Mapping[str, int]) -> Scenario:
+    """What the day would cost if everybody's time were scaled, and some people's set."""
+    wanted = {**day.with_team(team), **{m: c for m, c in changes.items() if m in day.capacity}}
+    limits = sum(c for m, c in day.capacity.items() if c is not None and m != MACHINE)
+    asked = sum(c for m, c in wanted.items() if c is not None and m != MACHINE)
+    share = 100.0 * asked / limits if limits else 100.0
+    try:
+        now = day.cost(day.capacity)
+        cost = now if wanted == day.capacity else day.cost(wanted)
+    except CapacityError as error:
+        return Scenario(None, 0.0, share, points, f"That does not work: {error}")
+    return Scenario(cost, now, share, points, _sentence(cost, now, asked - limits, day.whole))
+
+
+def _sentence(cost: float, now: float, more: int, whole: int) -> str:
+    day = f"a day of {whole:,} cases"
+    if more == 0 and abs(cost - now) < 1e-9:
+        return (
+            f"With today's capacities {day} costs {now:,.2f} at best. Move a slider to see what would change."
+        )
+    change = now - cost
+    words = f"{abs(more):,} {'more' if more >= 0 else 'fewer'} cases of people's time"
+    if abs(change) < 0.005:
+        return f"{words.capitalize()} would change nothing: {day} would still cost {cost:,.2f}."
+    saved = f"save {change:,.2f}" if change > 0 else f"cost {-change:,.2f} more"
+    return f"{words.capitalize()} would {saved}: {day} would cost {cost:,.2f} instead of {now:,.2f}."
+
+
+def _curve(day: Day) -> list[tuple[float, float]]:
+    """The cost over the whole team's capacity, from some of the cases: the shape is what counts."""
+    step = max(len(day.loss) // CURVE_CASES, 1)
+    rows = day.loss[::step]
+    points = []
+    for share in SHARES:
+        try:
+            points.append((100 * share, day.cost(day.with_team(share), rows)))
+        except CapacityError:
+            continue  # without a machine to fall back on there may be no plan with less
+    return points
+
+
+def _state(connection: sa.Connection, shift_id: int) -> tuple[int, ...]:
+    """What the day's numbers depend on."""
+    a, r = t.assignments.c, t.roster.c
+    last = connection.execute(
+        sa.select(a.id).where(a.shift_id == shift_id).order_by(a.id.desc()).limit(1)
+    ).scalar()
+    roster = sa.select(r.maker, r.capacity, r.absent).where(r.shift_id == shift_id).order_by(r.maker)
+    return shift_id, last or 0, hash(tuple(tuple(row) for row in connection.execute(roster)))

@@ -1,0 +1,99 @@
+"""Numbers as people say them, and sentences that say what a number means."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from deccaf.data.costs import Costs
+
+
+def amount(value: float | None) -> str:
+    """A cost, with as many digits as carry meaning."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    size = abs(value)
+    if 0 < size < 0.1:
+        return f"{value:.2g}"
+    return f"{value:,.{0 if size >= 1000 else 1 if size >= 100 else 2}f}"
+
+
+def percent(value: float | None, digits: int = 0) -> str:
+    """A share."""
+    return "–" if value is None or not math.isfinite(value) else f"{100 * value:.{digits}f} %"
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """3 cases, 1 case."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def span(seconds: float) -> str:
+    """A stretch of time."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 36 * 3600:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 86400:.1f} days"
+
+
+def unit(costs: Costs | None) -> str:
+    """What one unit of cost is."""
+    if costs is None:
+        return "Costs are in the unit of the losses that came with the cases."
+    if costs.columns:
+        return f"Costs are in the unit of {', '.join(costs.columns)}, which every case brings along."
+    matrix = costs.array()[0]
+    parts = [
+        f"deciding {said} when the truth is {truth} costs {amount(float(matrix[y, m]))}"
+        for y, truth in enumerate(costs.classes)
+        for m, said in enumerate(costs.classes)
+        if y != m and len(costs.classes) <= 3
+    ]
+    return (
+        "Cost units: " + ", ".join(parts) + "."
+        if parts
+        else "Costs are in the unit of the model's cost table."
+    )
+
+
+def versus(cost: float, other: float | None, name: str) -> str:
+    """How a cost compares with another."""
+    if other is None or not other:
+        return f"nothing is known yet about {name}"
+    change = 1 - cost / other
+    if abs(change) < 0.005:
+        return f"as much as {name} ({amount(other)})"
+    return f"{percent(abs(change))} {'less' if change > 0 else 'more'} than {name} ({amount(other)})"
+
+
+def cost_finding(cost: float, machine: float | None, chance: float | None) -> str:
+    """The title of the comparison of costs."""
+    if machine is None and chance is None:
+        return "No case has been given to anybody yet"
+    return (
+        f"Today costs {versus(cost, machine, 'the machine alone')}, {versus(cost, chance, 'random sharing')}"
+    )
+
+
+def next_hour(row: dict[str, Any]) -> str:
+    """What one more hour of somebody would save."""
+    if row["absent"]:
+        return f"{row['maker']} is away today."
+    if not row["hour"]:
+        return f"{row['maker']} has time to spare: one more hour would save nothing today."
+    return f"One more hour of {row['maker']} would save up to {amount(row['hour'])} today."
+
+
+def load_finding(people: list[dict[str, Any]]) -> str:
+    """The title of the capacity bars."""
+    there = [row for row in people if not row["absent"]]
+    if not there:
+        return "Nobody is at work"
+    full = [row for row in there if row["capacity"] is not None and row["used"] >= row["capacity"]]
+    limits = sum(row["capacity"] or 0 for row in there)
+    used = sum(row["used"] for row in there if row["capacity"] is not None)
+    left = f"{percent(1 - used / limits)} of the team's time is left" if limits else "nobody has a limit"
+    return f"{len(full)} of {len(there)} people are full; {left}"

@@ -1,0 +1,1 @@
+"""Synthetic teams: experts whose chances of error are known exactly."""
