@@ -89,21 +89,21 @@ def _sampled(losses: Losses, limits: Limits, seed: int, tie: float, deadline: De
 
 def _rounds(search: Search, prices: Floats, rounds: int, reach: float, deadline: Deadline) -> Found:
     """Newton steps, then a flow, over the arcs near the prices; what lowers the dual value is taken back."""
-    boldness, soft, short = 1.0, SOFT, np.zeros(len(prices), np.int64)
+    boldness, soft, short, unsettled = 1.0, SOFT, np.zeros(len(prices), np.int64), True
     for _ in range(rounds):
         if deadline.left() <= 0:
             break
         around = near(search, prices, short)
         if around.off > search.most_off:
             break
-        sharper, gain = _sharpened(search, around, soft, reach)
+        sharper, gain = _sharpened(search, around, soft, reach if unsettled else 0.0)
         reach, soft = (2 * reach if gain > 0 else reach / 2), SHARPEN * soft
         step = _flow(search, around, sharper if gain > 0 else prices, boldness, short)
         best, short = least_priced(search.losses, step.prices), step.short
         if search.dual(step.prices, best) < around.value - 1e-12 * abs(around.value):
             boldness, reach = boldness / 4, reach / 4
             continue
-        prices = step.prices
+        prices, unsettled = step.prices, step.maker is None
         if step.maker is None:
             boldness *= 2 if gain > 0 else 4
             if boldness > BOLDEST:  # not for want of room: further arcs are needed
