@@ -17,7 +17,6 @@ from sklearn.utils.estimator_checks import check_estimator
 from deccaf import Capacity, Cases, Costs, DeCCaF, Decisions, Schema, estimator
 from deccaf.data.costs import expected_loss
 from deccaf.errors import CapacityError, ConfigError, DataError
-from deccaf.models.budgets import candidates
 from models_world import World, make_world
 
 LIGHT = {"case_parts": ("logistic",), "decision_parts": ("rates", "pooled")}
@@ -309,14 +308,3 @@ def test_missing_features_and_new_levels_are_counted(world: World, model: DeCCaF
     assert any(note.startswith("missing features") and "gap" in note for note in notes)
     assert "category levels never seen, taken as missing: kind 1" in notes
     assert isinstance(model.schema_, Schema)
-
-
-def test_larger_budgets_try_more_settings_within_their_spaces() -> None:
-    quick, standard = candidates("paper-experts", "quick", 0), candidates("paper-experts", "standard", 0)
-    assert standard[: len(quick)] == quick
-    assert len(standard) == len(quick) + 20
-    assert all(2 <= setting["max_depth"] <= 20 for setting in standard)
-    assert all(0.005 <= setting["learning_rate"] <= 0.5 for setting in standard)
-    assert candidates("cases", "paper", 1) == candidates("cases", "paper", 1)
-    with pytest.raises(ConfigError, match="did you mean 'quick'"):
-        candidates("cases", "quik", 0)

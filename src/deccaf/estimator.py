@@ -28,6 +28,7 @@ from deccaf.errors import ConfigError, DataError, ModelFileError, did_you_mean, 
 from deccaf.evaluate.drift import profile
 from deccaf.models.methods import METHODS, Learned, Scores, Settings, learn
 from deccaf.models.model_file import read_model_file, write_model_file
+from deccaf.models.protocols import CasePart, DecisionPart
 from deccaf.planning.constraints import (
     Granter,
     all_columns,
@@ -67,7 +68,8 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
     categorical
         Columns of numbers that are names.
     case_parts, decision_parts
-        Which models to blend (`deccaf.models.cases.classifier.PARTS`, `deccaf.models.decisions.model.PARTS`).
+        Which models to blend: names (`deccaf.plugins.CASE_PARTS`, `DECISION_PARTS`) or objects of your own
+        (`deccaf.models.protocols`).
     seed
         The same seed gives the same model and the same plans.
 
@@ -88,8 +90,8 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         review_cost: float | Mapping[str, float] = 0.0,
         half_life: Any = None,
         categorical: Sequence[str] = (),
-        case_parts: Sequence[str] = ("logistic", "boosted"),
-        decision_parts: Sequence[str] = ("rates", "pooled", "boosted"),
+        case_parts: Sequence[str | CasePart] = ("logistic", "boosted"),
+        decision_parts: Sequence[str | DecisionPart] = ("rates", "pooled", "boosted"),
         seed: int = 0,
     ) -> None:
         self.costs = costs
@@ -295,6 +297,8 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         found = read_model_file(path, key)
         try:
             return cls._rebuilt(found.model, found.manifest)
+        except ModelFileError as error:
+            raise ModelFileError(f"{path}: {error}") from error
         except Exception as error:  # content that fits its sums but makes no model
             raise ModelFileError(f"{path}: holds no usable model: {type(error).__name__}: {error}") from error
 
@@ -474,6 +478,8 @@ def splitting_group(cases: Cases) -> pd.Series | None:
 def _plain_settings(params: Mapping[str, Any]) -> dict[str, Any]:
     """Constructor arguments for a file; the costs are written on their own."""
     settings = {name: value for name, value in params.items() if name != "costs"}
+    for name in ("case_parts", "decision_parts"):  # a file names the parts, whatever they were given as
+        settings[name] = [part if isinstance(part, str) else part.name for part in settings[name]]
     if settings["half_life"] is not None and not isinstance(settings["half_life"], int | float):
         settings["half_life"] = str(settings["half_life"])
     return settings

@@ -16,9 +16,10 @@ import numpy as np
 from deccaf.benchmark.scene import Log, Scene, Setting
 from deccaf.benchmark.store import Found
 from deccaf.data.costs import Costs
+from deccaf.models.budgets import Choice
 from deccaf.models.paper.expertise import HumanExpertiseModel, OneVsAll
 from deccaf.models.paper.paper_classifier import OFFSETS, PaperClassifier
-from deccaf.models.paper.spaces import SEARCHES, Budget, Choice, Search
+from deccaf.models.paper.spaces import SEARCHES, Budget, Search
 from deccaf.models.paper.tuning import tune
 
 _OFFSET = "offset"

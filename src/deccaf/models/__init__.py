@@ -14,8 +14,8 @@ says how they compare.
 from deccaf.models.cases.classifier import CaseClassifier, reweighted, unweighted
 from deccaf.models.decisions.boosted import BoostedDecisions
 from deccaf.models.decisions.model import DecisionModel
+from deccaf.models.decisions.pooled import PooledLogistic
 from deccaf.models.decisions.rates import ShrunkenRates
-from deccaf.models.linear.pooled import PooledLogistic
 from deccaf.models.paper.expertise import HumanExpertiseModel, OneVsAll
 from deccaf.models.paper.paper_classifier import PaperClassifier
 from deccaf.models.trees.expert_scorer import ExpertScorer

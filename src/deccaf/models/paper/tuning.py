@@ -28,7 +28,8 @@ from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from deccaf.errors import ConfigError
-from deccaf.models.paper.spaces import Budget, Choice, Range, Search, Space
+from deccaf.models.budgets import Choice, Range, Space
+from deccaf.models.paper.spaces import Budget, Search
 
 Params = dict[str, Any]
 Objective = Callable[[Params], float]
