@@ -24,6 +24,7 @@ from deccaf.benchmark.scene import Setting
 from deccaf.benchmark.store import Store
 from deccaf.benchmark.world import Source
 from deccaf.cli import app
+from deccaf.data.costs import Costs
 from deccaf.data.schema import Columns
 from deccaf.data.tables import Cases
 from deccaf.errors import ConfigError, DataError
@@ -219,7 +220,7 @@ def test_an_outcome_by_hand():
     true_q = np.full((4, 1, 2, 2), 0.5)
     crew = SimpleNamespace(said=np.array([[0], [1], [1], [0]]), true_q=true_q)
     decided = Decided(np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0]))
-    found = outcome(decided, scene, crew, 0.5)
+    found = outcome(decided, scene, crew, Costs.binary(0.5))
     assert (found["fp"], found["fn"], found["tp"], found["tn"]) == (2, 1, 1, 0)
     assert found["cost_per_100"] == pytest.approx(100 * (2 * 0.5 + 1) / 4)
     assert found["expected_cost_per_100"] == pytest.approx(100 * (0.5 + 0.5 * 0.5 + 0.5 * 1) / 4)

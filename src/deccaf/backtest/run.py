@@ -20,14 +20,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from deccaf.backtest.parts import BLIND, HISTORY, LOCAL, Part, Tested, estimated_part, known_part
+from deccaf.backtest.parts import BLIND, HISTORY, Part, Tested, estimated_part, known_part, registered
 from deccaf.data.costs import Costs
 from deccaf.data.tables import Cases, Decisions, latest_share
 from deccaf.errors import ConfigError, DataError
 from deccaf.estimator import splitting_group
 from deccaf.evaluate.off_policy import Estimate, mean_with_interval
 from deccaf.evaluate.propensity import estimate_propensities, given_propensities_notes
-from deccaf.policies import find
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -63,8 +62,7 @@ class Options:
         if "deccaf" not in self.policies:
             raise ConfigError("policies: 'deccaf' must be among them, it is what is tested")
         for name in self.policies:
-            if name not in LOCAL:
-                find(name)
+            registered(name)
 
 
 @dataclass(frozen=True, eq=False)

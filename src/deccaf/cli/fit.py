@@ -50,6 +50,9 @@ def fit(
             method=settings.model.method,
             budget=settings.model.budget,
             review_cost=settings.costs.review_cost,
+            half_life=settings.model.half_life,
+            case_parts=tuple(settings.model.case_parts),
+            decision_parts=tuple(settings.model.decision_parts),
             seed=settings.model.seed,
         ).fit_cases(table, log, columns=settings.columns)
         step("Writing")

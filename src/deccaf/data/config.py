@@ -20,11 +20,20 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from deccaf.data.costs import Class, Cost, Costs
 from deccaf.data.schema import Columns
 from deccaf.errors import ConfigError, did_you_mean
+from deccaf.plugins import CASE_PARTS, DECISION_PARTS, METHODS, Registry
 
 
 class Table(BaseModel):
@@ -67,12 +76,40 @@ class CostsTable(Table):
         )
 
 
-class ModelTable(Table):
+class PartsTable(Table):
+    """Which models are blended: names of those that deccaf or an installed package brings."""
+
+    case_parts: list[str] = Field(["logistic", "boosted"], min_length=1)
+    decision_parts: list[str] = Field(["rates", "pooled", "boosted"], min_length=1)
+
+    @field_validator("case_parts", "decision_parts")
+    @classmethod
+    def _known_parts(cls, names: list[str], info: ValidationInfo) -> list[str]:
+        for name in names:
+            _check_known(name, CASE_PARTS if info.field_name == "case_parts" else DECISION_PARTS)
+        return names
+
+
+class ModelTable(PartsTable):
     """The `[model]` table: how to learn."""
 
-    method: Literal["deccaf", "paper", "ova"] = "deccaf"
+    method: str = "deccaf"
     budget: Literal["quick", "standard", "paper"] = "quick"
     seed: int = Field(0, ge=0)
+    half_life: float | str | None = None
+    """Age at which history counts half: a number, or a length of time where times are dates."""
+
+    @field_validator("method")
+    @classmethod
+    def _known_method(cls, name: str) -> str:
+        _check_known(name, METHODS)
+        return name
+
+
+def _check_known(name: str, registry: Registry[Any]) -> None:
+    if name not in registry:
+        known = f"known are {', '.join(registry)}{did_you_mean(name, registry)}"
+        raise ValueError(f"{registry.what} {name!r} is not installed; {known}")
 
 
 class MinutesTable(Table):
