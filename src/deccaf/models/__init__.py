@@ -2,7 +2,8 @@
 
 - `CaseClassifier`: p[i, y], calibrated and unweighted, for every cost structure.
 - `DecisionModel`: q[i, j, y, m], the chance that expert j says m on case i if the truth is y; a blend of
-  `ShrunkenRates`, `PooledLogistic` and `BoostedDecisions`.
+  `ShrunkenRates`, `PooledLogistic` and `BoostedDecisions`. Both are a `blending.blend.Blend` of parts.
+- `protocols`: what a part or a method must be; `methods`: what a method learns from a history.
 - `PaperClassifier`, `HumanExpertiseModel`, `OneVsAll`: the paper's models, the baselines of the benchmark.
 - `reweighted`, `unweighted`: between plain probabilities and those of cost-weighted training.
 - `ExpertScorer`: a LightGBM model for all experts at once.

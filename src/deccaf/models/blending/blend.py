@@ -29,7 +29,7 @@ R = TypeVar("R", bound=Rows)
 
 
 class Blend(Generic[P, R]):
-    """Parts that are weighed by how well they foretell what they did not see.
+    """Parts that are weighed by how well they predict what they did not see.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class Blend(Generic[P, R]):
         return 1
 
     @abstractmethod
-    def _foretold(self, part: P, rows: R) -> Array:
+    def _predicted(self, part: P, rows: R) -> Array:
         """(rows, K): a part's log-chances of the target."""
 
     def _learn(self, rows: R, time: pd.Series | None, group: pd.Series | None) -> None:
@@ -141,7 +141,7 @@ class Blend(Generic[P, R]):
         log_p = np.stack(
             [
                 np.concatenate(
-                    [self._foretold(trial[name], rows) for trial, rows in zip(trials, held, strict=True)]
+                    [self._predicted(trial[name], rows) for trial, rows in zip(trials, held, strict=True)]
                 )
                 for name in names
             ]
@@ -160,7 +160,7 @@ class Blend(Generic[P, R]):
 
     def _recentre(self, rows: R, masks: Sequence[Mask]) -> None:
         latest = rows.take(np.any(masks, axis=0))
-        log_p = self._mixed(lambda part: self._foretold(part, latest))
+        log_p = self._mixed(lambda part: self._predicted(part, latest))
         for s, calibrator in enumerate(self.calibrators_):
             mine = latest.stratum == s
             calibrator.recentre(log_p[mine], latest.target[mine], latest.weight[mine])

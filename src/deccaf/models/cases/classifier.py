@@ -67,7 +67,7 @@ class CaseClassifier(Blend[CasePart, CaseLog]):
         """What moved the log-odds of truth k against truth 0 for one case; one row per feature."""
         return self._moved(case, 0, lambda part: part.contributions(case, k))
 
-    def _foretold(self, part: CasePart, rows: CaseLog) -> Array:
+    def _predicted(self, part: CasePart, rows: CaseLog) -> Array:
         return part.log_chances(rows.features)
 
 

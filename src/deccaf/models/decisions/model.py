@@ -145,7 +145,7 @@ class DecisionModel(Blend[DecisionPart, DecisionLog]):
         model.experts_ = tuple(data["experts"])
         return model
 
-    def _foretold(self, part: DecisionPart, rows: DecisionLog) -> Array:
+    def _predicted(self, part: DecisionPart, rows: DecisionLog) -> Array:
         return part.log_rows(rows.features, rows.truth, rows.expert)
 
     def _guesses(self, waiting: DecisionLog) -> Array:

@@ -229,7 +229,7 @@ def possible_forms(columns: int, experts: int, classes: int) -> list[str]:
 
 
 def _clearly_better(one: PooledLogistic, other: PooledLogistic, held: DecisionLog) -> bool:
-    """Whether the first foretells held-out decisions better, by more than two standard errors."""
+    """Whether the first predicts held-out decisions better, by more than two standard errors."""
     here = np.arange(len(held))
     said = [m.log_rows(held.features, held.truth, held.expert)[here, held.decision] for m in (one, other)]
     gain, weight = said[0] - said[1], held.weight / held.weight.mean()
