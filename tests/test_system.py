@@ -277,7 +277,7 @@ def test_labels_that_are_not_known_yet_are_counted(world: World) -> None:
     [
         ({"method": "decaf"}, "did you mean 'deccaf'"),
         ({"review_cost": -1.0}, "review_cost"),
-        ({"decision_parts": ("trees",)}, "parts"),
+        ({"decision_parts": ("trees",)}, "decision part 'trees': known are rates"),
     ],
 )
 def test_settings_that_make_no_sense_are_named(world: World, change: dict, message: str) -> None:
