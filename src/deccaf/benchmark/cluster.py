@@ -10,6 +10,7 @@ from typing import Any
 import joblib
 
 from deccaf.errors import ConfigError
+from deccaf.optional import extra
 
 _LOCAL = re.compile(r"local:([1-9]\d*)")
 
@@ -37,10 +38,8 @@ def cluster_of(cluster: str | None, jobs: int) -> Iterator[Callable[[], joblib.P
 
 @contextmanager
 def _client(cluster: str) -> Iterator[Any]:
-    try:
+    with extra("dask", "--cluster"):
         from distributed import Client, LocalCluster
-    except ImportError:
-        raise ConfigError("--cluster needs Dask: pip install '.[dask]' in deccaf's folder") from None
     found = _LOCAL.fullmatch(cluster)
     if found:
         with (
