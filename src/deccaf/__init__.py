@@ -51,20 +51,13 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "deccaf.data.capacity": ("Capacity",),
-        "deccaf.data.costs": ("MACHINE", "Costs", "expected_loss"),
-        "deccaf.data.schema": ("Columns", "Schema"),
-        "deccaf.data.tables": ("Cases", "Decisions"),
-        "deccaf.errors": (
-            "CapacityError",
-            "ConfigError",
-            "DataError",
-            "DeccafError",
-            "DeccafWarning",
-            "ModelFileError",
-            "SolverError",
-        ),
-        "deccaf.estimator": ("DeCCaF",),
-        "deccaf.planning": ("Plan",),
+        "deccaf.data.capacity": "Capacity",
+        "deccaf.data.costs": "MACHINE Costs expected_loss",
+        "deccaf.data.schema": "Columns Schema",
+        "deccaf.data.tables": "Cases Decisions",
+        "deccaf.errors": "CapacityError ConfigError DataError DeccafError "
+        "DeccafWarning ModelFileError SolverError",
+        "deccaf.estimator": "DeCCaF",
+        "deccaf.planning": "Plan",
     },
 )

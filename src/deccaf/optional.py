@@ -16,14 +16,14 @@ from deccaf.errors import ConfigError
 
 
 def lazy_names(
-    package: str, homes: Mapping[str, tuple[str, ...]]
+    package: str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """The `__getattr__` and `__dir__` of a package whose names are imported when they are asked for.
 
-    `homes` says which module defines which names. A name must not be that of a submodule: once the submodule
-    is imported, Python would give the module instead.
+    `homes` says which module defines which names, with spaces between. A name must not be that of a
+    submodule: once the submodule is imported, Python would give the module instead.
     """
-    home_of = {name: home for home, names in homes.items() for name in names}
+    home_of = {name: home for home, names in homes.items() for name in names.split()}
 
     def get(name: str) -> Any:
         if name not in home_of:

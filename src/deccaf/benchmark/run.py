@@ -17,7 +17,7 @@ import pandas as pd
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from deccaf.benchmark.cells import run_cells
-from deccaf.benchmark.cluster import cluster_of
+from deccaf.benchmark.cluster import check_installed, cluster_of
 from deccaf.benchmark.profile import Profile
 from deccaf.benchmark.results import write_results
 from deccaf.benchmark.scene import Setting
@@ -125,6 +125,7 @@ def run_benchmark(
 ) -> pd.DataFrame:
     """Run what is not done yet, and give (and write) the results of the whole grid."""
     source, store = source or Source(), Store(out)
+    check_installed(cluster)
     check_tools(_searches(profile))
     store.settle(_identity(profile, source))
     build_world(store, profile, source, say)
