@@ -16,7 +16,7 @@ from deccaf.cli.reference import commands, commands_page
 from deccaf.data.config import Config
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
 
 @pytest.mark.parametrize("command", [name for name, _ in commands()])
