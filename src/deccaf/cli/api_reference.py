@@ -233,7 +233,7 @@ def _first_paragraph(module: ModuleType) -> str:
 
 
 def _code(text: str) -> list[str]:
-    return ["```python", text, "```"]
+    return ["```", text, "```"]  # no language: a formatter of Python would rewrite it
 
 
 def _one_line(text: str) -> str:
