@@ -25,10 +25,10 @@ from deccaf.benchmark.scene import Setting
 from deccaf.benchmark.store import Store
 from deccaf.benchmark.world import Source
 from deccaf.cli import app
+from deccaf.data.cases import Cases
 from deccaf.data.config import PartsTable
 from deccaf.data.costs import Costs
 from deccaf.data.schema import Columns
-from deccaf.data.tables import Cases
 from deccaf.errors import ConfigError, DataError
 from deccaf.models.methods import learn
 from deccaf.policies import POLICIES as POLICIES_BY_NAME

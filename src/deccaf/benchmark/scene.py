@@ -14,10 +14,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from deccaf.benchmark.profile import MonthsTable, TeamTable
+from deccaf.data.cases import Cases
 from deccaf.data.config import PartsTable
 from deccaf.data.costs import Costs
+from deccaf.data.decisions import Decisions
 from deccaf.data.history import History
-from deccaf.data.tables import Cases, Decisions
 from deccaf.errors import DataError
 from deccaf.simulate.history import random_history
 from deccaf.simulate.seeds import stream
@@ -84,11 +85,6 @@ class Scene:
         """The truth of the test cases."""
         return truth_of(self.test)
 
-    def history(self, case: Ints, expert: pd.Series, decision: Ints) -> History:
-        """The past cases and decisions on them: the case's position, who, what."""
-        past = self.past
-        return History(past.features, self.label, past.amounts, past.time, None, None, case, expert, decision)
-
 
 @dataclass(frozen=True, eq=False)
 class Crew:
@@ -108,8 +104,10 @@ class Crew:
         where = scene.past.ids.get_indexer(pd.Index(self.history["case_id"]))
         rows = np.flatnonzero(where >= 0)
         rows = rows[np.argsort(where[rows], kind="stable")]
-        part = self.history.iloc[rows]
-        return scene.history(where[rows], part["expert_id"], part["decision"].to_numpy(np.int64))
+        part = self.history.iloc[rows].reset_index(drop=True)
+        decision = part["decision"].to_numpy(np.int64)
+        log = Decisions(part["case_id"], part["expert_id"], decision, scene.past.classes)
+        return History.of(scene.past, log)
 
 
 def simulated_team(setting: Setting, ratio: float) -> SyntheticTeam:

@@ -22,6 +22,7 @@ from deccaf.benchmark.scene import Crew, Scene, Setting, simulated_team
 from deccaf.benchmark.search import paper_features, split_offset
 from deccaf.benchmark.store import Found
 from deccaf.data.costs import Costs
+from deccaf.data.history import History
 from deccaf.evaluate.agreement import complementarity, outcome_shares
 from deccaf.evaluate.measures import ece, log_loss, roc_auc
 from deccaf.models.cases.classifier import reweighted
@@ -53,9 +54,7 @@ class _Clock:
 def fit_cases(setting: Setting, share: float) -> Found:
     """Our classifier: one for every cost ratio."""
     scene, clock, classes = setting.scene(share), _Clock(), setting.cases.classes
-    nobody = np.zeros(0, np.int64)
-    history = scene.history(nobody, pd.Series([], dtype=str), nobody)
-    model = clock("classifier", lambda: learn_cases(history, our_settings(setting)))
+    model = clock("classifier", lambda: learn_cases(History.of(scene.past), our_settings(setting)))
     p = model.predict(scene.test.features)
     measures = _measures(scene.truth > 0, _not_first(p), np.ones(len(p)))
     return Found(

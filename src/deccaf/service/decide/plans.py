@@ -23,7 +23,10 @@ from deccaf.assign import Assignment, AssignmentProblem, verify
 from deccaf.data.capacity import UNLIMITED, Capacity
 from deccaf.data.costs import MACHINE
 from deccaf.errors import CapacityError
-from deccaf.planning.plan import Plan, Scored, changed, make_plan
+from deccaf.planning.plan import Plan
+from deccaf.planning.planner import make_plan
+from deccaf.planning.scored import Scored
+from deccaf.planning.what_if import changed
 from deccaf.service.decide.registry import Model
 from deccaf.service.errors import conflict, not_found
 from deccaf.service.ledger import ledger
@@ -157,8 +160,7 @@ def what_if(draft: Draft, changes: Mapping[str, str]) -> dict[str, Any]:
         raise not_found("maker on this plan's roster", unknown[0])
     allowed = _allowed(draft.scored, draft.excluded)
     capacity = Capacity.from_frame(roster.rename(columns={"maker": "expert_id"}))
-    for maker, change in changes.items():
-        capacity = changed(capacity, maker, change)
+    capacity = changed(capacity, changes)
     room = capacity.upper[list(draft.scored.makers)].to_numpy()[0]
     lot = _fitting(draft.lot, room)
     plan = make_plan(draft.scored, _only(capacity, draft.scored, allowed, lot))
