@@ -16,6 +16,7 @@ from deccaf.cli.check import check
 from deccaf.cli.common import err
 from deccaf.cli.demo import demo
 from deccaf.cli.fit import fit
+from deccaf.cli.init import init
 from deccaf.cli.serve import serve
 from deccaf.cli.simulate import simulate
 from deccaf.cli.stream import stream
@@ -34,6 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(demo)
+app.command()(init)
 app.command()(check)
 app.command()(fit)
 app.command()(assign)
