@@ -31,7 +31,7 @@ from deccaf.data.values import class_codes
 from deccaf.errors import ConfigError, DataError, ModelFileError, did_you_mean, show
 from deccaf.evaluate.audit import audit
 from deccaf.evaluate.drift import profile
-from deccaf.models.holdout import described, holdouts
+from deccaf.models.blending.holdout import described, holdouts
 from deccaf.models.methods import METHODS, Learned, Scores, Settings, learn
 from deccaf.models.model_file import read_model_file, write_model_file
 from deccaf.models.protocols import CasePart, DecisionPart
