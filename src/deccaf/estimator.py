@@ -175,7 +175,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
             config.costs.build(),
             review_cost=config.costs.review_cost,
             columns=config.columns,
-            **config.model.model_dump(),
+            **{name: _as_tuple(value) for name, value in config.model.model_dump().items()},
         )
 
     def with_costs(self, costs: Costs, review_cost: float | Mapping[str, float] | None = None) -> Self:
