@@ -23,6 +23,7 @@ MODULES = {
     "deccaf": "",
     "deccaf.data": "[files](files.md), [costs](costs.md)",
     "deccaf.models": "[models](models.md), [scoring](scoring.md)",
+    "deccaf.models.protocols": "[a part of your own](models.md#a-part-of-your-own)",
     "deccaf.assign": "[assignment](assignment.md), [real rosters](rosters.md)",
     "deccaf.planning": "[real rosters](rosters.md)",
     "deccaf.policies": "[the benchmark](benchmark.md)",
