@@ -18,12 +18,14 @@ from deccaf.errors import (
     DataError,
     DeccafError,
     DeccafWarning,
+    DriftError,
     ModelFileError,
     SolverError,
 )
 
 if TYPE_CHECKING:
     from deccaf.estimator import DeCCaF
+    from deccaf.evaluate.scorer import make_cost_scorer
     from deccaf.planning import Plan
 
 __version__ = "0.1.0"
@@ -41,6 +43,7 @@ __all__ = [
     "DeccafError",
     "DeccafWarning",
     "Decisions",
+    "DriftError",
     "History",
     "ModelFileError",
     "Plan",
@@ -48,6 +51,7 @@ __all__ = [
     "SolverError",
     "__version__",
     "expected_loss",
+    "make_cost_scorer",
 ]
 
 
@@ -57,6 +61,10 @@ def __getattr__(name: str) -> Any:
         from deccaf.estimator import DeCCaF
 
         return DeCCaF
+    if name == "make_cost_scorer":
+        from deccaf.evaluate.scorer import make_cost_scorer
+
+        return make_cost_scorer
     if name == "Plan":
         from deccaf.planning import Plan
 

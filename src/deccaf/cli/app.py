@@ -17,6 +17,7 @@ from deccaf.cli.common import err
 from deccaf.cli.demo import demo
 from deccaf.cli.fit import fit
 from deccaf.cli.serve import serve
+from deccaf.cli.show import show
 from deccaf.cli.simulate import simulate
 from deccaf.cli.stream import stream
 from deccaf.errors import DeccafError
@@ -27,7 +28,7 @@ app = typer.Typer(
     "machine so that errors cost least and no capacity is exceeded.\n\n"
     "Start with [bold]deccaf demo[/bold]: it needs no data.",
     epilog="Exit codes: 0 done, 1 unexpected, 2 usage or configuration, 3 invalid data, 4 no feasible plan, "
-    "5 solver gave up, 6 bad model file.",
+    "5 solver gave up, 6 bad model file, 7 cases unlike those learned from (--strict).",
     no_args_is_help=True,
     rich_markup_mode="rich",
     add_completion=False,
@@ -36,6 +37,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(check)
 app.command()(fit)
+app.command()(show)
 app.command()(assign)
 app.command()(explain)
 app.command()(backtest)

@@ -36,13 +36,12 @@ def fit(
     settings = Config.read(config)
     if out.suffix != ".deccaf":
         raise ConfigError(f"{out}: a model file ends in .deccaf")
-    with steps(3) as step, warnings_said():
+    with steps(4, (1.0, 8.0, 12.0, 1.0)) as step, warnings_said():
         step("Reading")
         history = History.read(cases, decisions, settings)
         if until is not None:
             history = history.before(until)
-        step("Learning")
-        model = DeCCaF.from_config(settings).fit_history(history)
+        model = DeCCaF.from_config(settings).fit_history(history, step=step)
         step("Writing")
         model.save(out, read_key(key_file))
     show_table(_facts(model), title="What was learned from", as_json=as_json)

@@ -40,7 +40,7 @@ def _leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 def _section(name: str, command: Any) -> str:
     options = [param for param in command.params if param.name != "help"]
-    required = " ".join(f"{_flag(param)} {_kind(param)}" for param in options if param.required)
+    required = " ".join(_asked(param) for param in options if param.required)
     lines = [f"## {name}", "", "```", f"{name} {required}".strip() + " [options]", "```", ""]
     lines += [_plain(command.help or ""), ""]
     if options:
@@ -55,6 +55,12 @@ def _section(name: str, command: Any) -> str:
 def _flag(param: Any) -> str:
     named = [name for name in param.opts if name.startswith("--")]
     return str(named[0] if named else param.opts[0])
+
+
+def _asked(param: Any) -> str:
+    """A required value as it is written: with its option, or as an argument on its own."""
+    named = any(name.startswith("--") for name in param.opts)
+    return f"{_flag(param)} {_kind(param)}" if named else _kind(param)
 
 
 def _kind(param: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,8 +13,10 @@ import pandas as pd
 import typer
 
 from deccaf.assign import Forecast, Routed, StreamAssigner
+from deccaf.cli.assign import with_costs_of
 from deccaf.cli.common import KeyOption, read_key, say
 from deccaf.data.capacity import ONE_BATCH, Capacity
+from deccaf.data.config import Config
 from deccaf.data.costs import MACHINE
 from deccaf.data.files import read_frame, write_text
 from deccaf.errors import CapacityError, ConfigError, DataError, DeccafError
@@ -41,6 +43,9 @@ def stream(
     state: Annotated[
         Path | None, typer.Option(help="File to go on from and to leave the state of the day in.")
     ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML whose [costs] replace those of the model.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same assignments.")] = 0,
     key_file: KeyOption = None,
 ) -> None:
@@ -51,8 +56,9 @@ def stream(
     {"absent": "ann"}, {"change": {"ann": 20}} and {"hand_back": "a17"}. A line that cannot be used is
     answered with an error and changes nothing; the exit code is then 3.
     """
-    fitted = _load(model, key_file)
-    desk = _restored(state) or _opened(fitted, Capacity.read(capacity), forecast, arrivals, exact, seed)
+    roster = Capacity.read(capacity)
+    fitted = _load(model, key_file, config, roster.makers)
+    desk = _restored(state) or _opened(fitted, roster, forecast, arrivals, exact, seed)
     failed = 0
     try:
         for answer in answers(desk, sys.stdin, _scores(fitted, desk.makers)):
@@ -139,12 +145,24 @@ def _given_losses(line: Answer, makers: tuple[str, ...]) -> list[float]:
     return [float(given.get(name, np.inf)) for name in makers]
 
 
-def _load(path: Path | None, key_file: Path | None) -> DeCCaF | None:
+def _load(
+    path: Path | None, key_file: Path | None, config: Path | None, makers: Sequence[str]
+) -> DeCCaF | None:
+    """The model, with the costs of the configuration where one is given."""
     if path is None:
+        if config is not None:
+            raise ConfigError("--config: costs need --model; without it every line brings its losses")
         return None
     from deccaf.estimator import DeCCaF
 
-    return DeCCaF.load(path, read_key(key_file))
+    model = DeCCaF.load(path, read_key(key_file))
+    if config is not None:
+        settings = Config.read(config)
+        if settings.constraints is not None:
+            say(f"note: {config}: a stream grants no [constraints]; `deccaf assign` does")
+        model = with_costs_of(model, settings, config, makers)
+    say(f"costs: {model.terms.words()}")
+    return model
 
 
 def _restored(path: Path | None) -> StreamAssigner | None:

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from deccaf.models.decisions.model import DecisionModel
 from deccaf.models.holdout import holdouts
 from deccaf.models.paper.expertise import HumanExpertiseModel, OneVsAll
 from deccaf.models.paper.paper_classifier import PaperClassifier
+from deccaf.progress import Step, silent
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -56,6 +57,8 @@ class Settings:
     decision_parts: Sequence[str] = ("rates", "pooled", "boosted")
     budget: str = "quick"
     seed: int = 0
+    step: Step = field(default=silent, compare=False)
+    """Hears what is being learned."""
 
 
 class Learned:
@@ -135,6 +138,7 @@ def learn(history: History, settings: Settings, costs: Costs, classifier: Any = 
 
     A `classifier` fitted on the same cases before is taken as it is.
     """
+    settings.step("Learning how likely each truth is")
     if settings.method == "deccaf":
         return _learn_costs(history, settings, classifier)
     return _learn_correctness(history, settings, costs, classifier)
@@ -150,6 +154,7 @@ def _learn_costs(history: History, settings: Settings, classifier: CaseClassifie
     ).fit(history.features, history.label, time=history.time, group=history.group, weight=history.weight)
     if not len(history.case):
         return Learned("deccaf", classifier, None)
+    settings.step("Learning how people decide")
     features, truth = history.features.iloc[history.case], history.label[history.case]
     team = DecisionModel(
         settings.classes,
@@ -188,6 +193,7 @@ def _learn_correctness(
         )
     if not len(history.case):
         return Learned(settings.method, classifier, None)
+    settings.step("Learning how people decide")
     kind = HumanExpertiseModel if settings.method == "paper" else OneVsAll
     tried = candidates("paper-experts", settings.budget, settings.seed)
     team = kind(settings.classes, candidates=tried, seed=settings.seed).fit(
