@@ -162,6 +162,16 @@ def test_explain_and_stream_take_the_costs_too(day: dict[str, Path], run, tmp_pa
     answer = json.loads(out)
     assert answer["expected_loss"] == pytest.approx(model.expected_loss(frame)[answer["maker"]].iloc[0])
     assert run("stream", "--capacity", day["capacity"], "--config", file, stdin="")[0] == 2
+    odd = pd.read_parquet(day["cases"]).iloc[:8].drop(columns=["day", "money"]).assign(kind="new")
+    code, _, err = run(*stream, stdin=odd.to_json(orient="records", lines=True))
+    assert (code, "unlike those that the model learned from: kind: 8 of 8" in err) == (0, True)
+
+
+def test_roles_that_differ_from_the_models_are_said(day: dict[str, Path], run, tmp_path: Path) -> None:
+    file = config(tmp_path / "other.toml")
+    file.write_text(file.read_text().replace('"day"', '"month"'))
+    code, _, err = run("assign", *given(day, "--config", file, "--out", tmp_path / "p.csv"))
+    assert (code, "[columns] differs from what the model was fitted with" in err) == (0, True)
 
 
 # --- what if ----------------------------------------------------------------------------------------------
@@ -477,6 +487,16 @@ def test_people_are_strong_and_weak_where_they_really_are() -> None:
     strong = people.parts[(people.parts["expert"] != "ann") & (people.parts["kind"] == "strong")]
     assert set(strong["part"]) <= {"is night"} | set(strong.loc[strong["feature"] == "noise", "part"])
     assert len(json.dumps(model.training_["people"])) < 4_000
+
+
+def test_a_model_without_decisions_shows_the_machine_alone(run, tmp_path: Path) -> None:
+    world = make_world(200, 2)
+    model = DeCCaF(Costs.binary(0.5), case_parts=("logistic",)).fit(world.features, world.truth)
+    model.save(tmp_path / "m.deccaf")
+    code, out, _ = run("show", tmp_path / "m.deccaf")
+    assert (code, "How people decide" in out, "200 cases" in out) == (0, False, True)
+    code, _, err = run("show", tmp_path / "m.deccaf", "--out", tmp_path / "p.html")
+    assert (code, "nothing to draw" in err) == (3, True)
 
 
 # --- scikit-learn -----------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from deccaf.data.history import History, per_row
 from deccaf.data.schema import Columns, Schema
 from deccaf.data.values import class_codes
 from deccaf.errors import ConfigError, DataError, DriftError, ModelFileError, did_you_mean, show
+from deccaf.evaluate.drift import Comparison
 from deccaf.evaluate.people import People
 from deccaf.evaluate.training import training_facts
 from deccaf.models.methods import METHODS, Learned, Scores, Settings, learn
@@ -285,21 +286,21 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         A scenario is changes by maker ("+10", "-5", or "40" to set it; people who are not on the roster come
         to it) and by cost (`costs.false_positive`, `costs.review_cost`, ...: a number).
         """
-        asked = None if constraints is None else read_constraints(constraints)
+        rules = None if constraints is None else read_constraints(constraints)
         limits = capacity if isinstance(capacity, Capacity) else Capacity.of(capacity)
 
         def score(terms: Terms, experts: Sequence[str]) -> Scored:
             model = self.with_costs(terms.costs, terms.review_cost)
-            scored = model.scored(X, experts, constraints=asked, step=step)
+            scored = model.scored(X, experts, constraints=rules, step=step)
             return _in_batches(_trusted(scored, strict), batch)
 
         return what_ifs(
             score,
             self.terms,
             limits,
-            [Scenario(changes) for changes in scenarios],
+            [Scenario({name: str(change) for name, change in asked.items()}) for asked in scenarios],
             self.experts_,
-            constraints=asked,
+            constraints=rules,
             pace=self.pace_,
             time_limit=time_limit,
             seed=self.seed,
@@ -372,6 +373,11 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
             self.classes_.tolist(),
             choice,
         )
+
+    def comparison(self) -> Comparison:
+        """To compare cases that come one by one with those that were learned from."""
+        check_is_fitted(self)
+        return Comparison(self.training_.get("profile") or {})
 
     def people(self) -> People:
         """Everybody that was learned from: error rates with intervals, leaning, pace, where they are strong.

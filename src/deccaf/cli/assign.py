@@ -161,6 +161,8 @@ def _fitted(
 
 def with_costs_of(model: DeCCaF, settings: Config, path: Path, people: Sequence[str]) -> DeCCaF:
     """The model with the [costs] of a configuration file, which may only name people who are known."""
+    if "columns" in settings.model_fields_set and settings.columns != model.columns_:
+        say(f"note: {path}: [columns] differs from what the model was fitted with, which is used")
     paid = settings.costs.review_cost
     known = [*people, *model.experts_]
     stray = [name for name in paid if name not in known] if isinstance(paid, dict) else []
@@ -245,7 +247,8 @@ def _show_what_ifs(asked: WhatIfs, as_json: bool) -> None:
     if len(asked.answers) == 1:
         _show_one(asked.answers[0])
     else:
-        shown = asked.table.assign(saves=[f"{value:+,.4f}" for value in asked.table["saves"]])
+        saved = ["" if np.isnan(value) else f"{value:+,.4f}" for value in asked.table["saves"]]
+        shown = asked.table.assign(saves=saved)
         names = {
             "cost": "expected cost",
             "kept": "plan kept as it is",
@@ -267,12 +270,12 @@ def _show_one(answer: WhatIf) -> None:
     show_table(table.rename(columns=names), title=f"What if {answer.scenario.name}", as_json=False)
     then, kept = answer.then.summary.cost, answer.kept
     worth = f"saves {answer.saves:,.4f}" if answer.saves >= 0 else f"costs {-answer.saves:,.4f} more"
-    if answer.scenario.costs:
-        terms = answer.then.summary.terms
-        print(f"then: {terms.words() if terms is not None else ''}")
-        print(
-            f"expected cost {kept:,.4f} with the plan as it is, {then:,.4f} planned for it: {worth}; "
-            f"{answer.moved:,} cases move"
-        )
-        return
-    print(f"expected cost {kept:,.4f} now, {then:,.4f} then: {worth}; {answer.moved:,} cases move")
+    if np.isnan(kept):
+        said = f"expected cost {then:,.4f} planned for it"
+    elif answer.scenario.costs:
+        said = f"expected cost {kept:,.4f} with the plan as it is, {then:,.4f} planned for it: {worth}"
+    else:
+        said = f"expected cost {kept:,.4f} now, {then:,.4f} then: {worth}"
+    if answer.scenario.costs and answer.then.summary.terms is not None:
+        print(f"costs then: {answer.then.summary.terms.words()}")
+    print(f"{said}; {answer.moved:,} cases move")

@@ -23,6 +23,7 @@ from deccaf.errors import CapacityError, ConfigError, DataError, DeccafError
 
 if TYPE_CHECKING:
     from deccaf.estimator import DeCCaF
+    from deccaf.evaluate.drift import Comparison
 
 Answer = dict[str, Any]
 Score = Callable[[Answer], tuple[list[float], Any]]
@@ -59,15 +60,17 @@ def stream(
     roster = Capacity.read(capacity)
     fitted = _load(model, key_file, config, roster.makers)
     desk = _restored(state) or _opened(fitted, roster, forecast, arrivals, exact, seed)
-    failed = 0
+    failed, comparison = 0, None if fitted is None else fitted.comparison()
     try:
-        for answer in answers(desk, sys.stdin, _scores(fitted, desk.makers)):
+        for answer in answers(desk, sys.stdin, _scores(fitted, desk.makers, comparison)):
             failed += "error" in answer
             print(json.dumps(answer), flush=True)
     finally:  # what was routed was routed, whatever ended the day
         if state is not None:
             write_text(json.dumps(desk.to_dict(), allow_nan=False), state)
     _report(desk)
+    for unlike in comparison.found() if comparison is not None else []:
+        say(f"warning: cases unlike those that the model learned from: {unlike.said}")
     if failed:
         raise typer.Exit(DataError.exit_code)
 
@@ -114,8 +117,8 @@ def _routed(case: str, went: Routed, says: Any) -> Answer:
     return answer
 
 
-def _scores(model: DeCCaF | None, makers: tuple[str, ...]) -> Score:
-    """How a line becomes a row of losses."""
+def _scores(model: DeCCaF | None, makers: tuple[str, ...], comparison: Comparison | None = None) -> Score:
+    """How a line becomes a row of losses; a comparison looks at what was scored."""
     if model is None:
         return lambda line: (_given_losses(line, makers), None)
     experts = [name for name in makers if name != MACHINE]
@@ -123,7 +126,10 @@ def _scores(model: DeCCaF | None, makers: tuple[str, ...]) -> Score:
     def score(line: Answer) -> tuple[list[float], Any]:
         if "loss" in line:
             return _given_losses(line, makers), None
-        found = model.scored(pd.DataFrame([line]), experts)
+        frame = pd.DataFrame([line])
+        found = model.scored(frame, experts)
+        if comparison is not None:
+            comparison.add(frame, model.schema_.cast(frame))
         by_name = dict(zip(found.makers, found.objective[0].tolist(), strict=True))
         return [by_name[name] for name in makers], found.classes[int(found.says[0])]
 

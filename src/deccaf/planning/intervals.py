@@ -23,7 +23,7 @@ LEVEL = 0.9
 
 def can_tell(learned: Learned) -> bool:
     """Whether the method knows how sure it is of people."""
-    return hasattr(learned.decisions, "interval")
+    return hasattr(learned.decisions, "interval_rows")
 
 
 def loss_intervals(
@@ -40,22 +40,19 @@ def loss_intervals(
     `costs` are (cases or 1, K, K); `review` says what it costs to ask people.
     """
     low, high = np.full(len(features), np.nan), np.full(len(features), np.nan)
-    names = np.array(experts, dtype=object)
-    for name in dict.fromkeys(name for name in experts if name is not None):
-        rows = np.flatnonzero(names == name)
-        stakes = _stakes(learned, features.iloc[rows], name, costs if len(costs) == 1 else costs[rows])
-        ends = learned.decisions.interval(features.iloc[rows], [name], level=level)  # type: ignore[union-attr]
-        paid = float(review([name])[0])
-        for out, errors in zip((low, high), ends, strict=True):
-            out[rows] = paid + (p[rows] * errors[:, 0] * stakes).sum(axis=1)
+    rows = np.array([k for k, name in enumerate(experts) if name is not None], np.int64)
+    if not len(rows):
+        return low, high
+    names = [name for name in experts if name is not None]
+    least, most, q = learned.decisions.interval_rows(features.iloc[rows], names, level=level)  # type: ignore[union-attr]
+    stakes = p[rows] * _mean_costs(q, costs if len(costs) == 1 else costs[rows])
+    paid = review(names)
+    low[rows] = paid + (stakes * least).sum(axis=1)
+    high[rows] = paid + (stakes * most).sum(axis=1)
     return low, high
 
 
-def _stakes(learned: Learned, features: pd.DataFrame, expert: str, costs: Array) -> Array:
-    """(cases or 1, K): what an error of this expert costs in the mean, by truth."""
-    classes = costs.shape[2]
-    if classes == 2:
-        return np.asarray(costs.sum(axis=2))
-    q = learned.decisions.predict(features, [expert])[:, 0]  # type: ignore[union-attr]
-    wrong = q * (1.0 - np.eye(classes))
+def _mean_costs(q: Array, costs: Array) -> Array:
+    """(cases, K): what an error costs in the mean, by truth; `q` is (cases, K truths, K decisions)."""
+    wrong = q * (1.0 - np.eye(q.shape[1]))
     return np.asarray((wrong * costs).sum(axis=2) / np.maximum(wrong.sum(axis=2), 1e-12))

@@ -70,7 +70,8 @@ class WhatIf:
     now: Plan
     then: Plan
     kept: float
-    """What the plan as it is would cost in the scenario: another number where the costs change."""
+    """What the plan as it is would cost in the scenario: another number where the costs change, and NaN
+    where they do and several people see a case."""
     scenario: Scenario
 
     @property
@@ -97,8 +98,8 @@ class WhatIf:
             "scenario": self.scenario.name,
             "changes": dict(self.scenario.changes),
             "cost": self.then.summary.cost,
-            "kept": self.kept,
-            "saves": self.saves,
+            "kept": None if np.isnan(self.kept) else self.kept,
+            "saves": None if np.isnan(self.kept) else self.saves,
             "moved": self.moved,
             "then": self.then.summary.to_dict(),
         }
