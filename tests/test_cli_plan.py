@@ -112,6 +112,7 @@ def test_assign_writes_a_plan_and_says_what_a_lead_wants(today: dict[str, Path],
     plan = pd.read_parquet(today["out"])
     assert list(plan.columns) == [
         "case_id", "maker", "expected_loss", "runner_up", "runner_up_loss", "price", "decision",
+        "why", "p_0", "p_1", "loss_low", "loss_high",
     ]  # fmt: skip
     assert len(plan) == 60
     assert plan["maker"].value_counts()["e0"] <= 8
@@ -139,17 +140,18 @@ def test_assign_as_json(today: dict[str, Path], run) -> None:
 
 
 def test_what_if_answers_without_writing(today: dict[str, Path], run) -> None:
-    code, out, _ = run(*arguments(today), "--what-if", "e0=+10", "--what-if", "e1=0", "--json")
-    answer = json.loads(out)
+    code, out, _ = run(*arguments(today), "--what-if", "e0=+10,e1=0", "--json")
+    found = json.loads(out)
+    (answer,) = found["scenarios"]
     assert code == 0
     assert not today["out"].exists()
     then = {maker["maker"]: maker["capacity"] for maker in answer["then"]["makers"]}
     assert (then["e0"], then["e1"]) == (28, 0)
-    assert answer["saves"] == pytest.approx(answer["now"]["cost"] - answer["then"]["cost"])
+    assert answer["saves"] == pytest.approx(found["now"]["cost"] - answer["then"]["cost"])
     code, out, _ = run(*arguments(today), "--what-if", "e0=+10")
     assert code == 0
     assert "nothing was written" in out
-    assert run(*arguments(today), "--what-if", "eo=+10")[0] == 3
+    assert run(*arguments(today), "--what-if", "eo=-10")[0] == 3
     assert run(*arguments(today), "--what-if", "e0=lots")[0] == 3
     assert run(*arguments(today), "--what-if", "e0")[0] == 2
 

@@ -49,7 +49,9 @@ def test_a_loaded_model_gives_identical_numbers(model: DeCCaF, data: bytes, tmp_
     again = load(data, tmp_path)
     pd.testing.assert_frame_equal(again.expected_loss(X), model.expected_loss(X), check_exact=True)
     plans = [m.assign(X, {"e0": 4, "new": 3}).table for m in (model, again)]
-    pd.testing.assert_frame_equal(*plans, check_exact=True)
+    ends = ["loss_low", "loss_high"]  # from a posterior that files keep in single precision
+    pd.testing.assert_frame_equal(*[plan.drop(columns=ends) for plan in plans], check_exact=True)
+    pd.testing.assert_frame_equal(*[plan[ends] for plan in plans], rtol=1e-5)
     assert again.training_ == model.training_
     assert again.get_params()["review_cost"] == {"e0": 0.01}
     again.save(tmp_path / "again.deccaf")

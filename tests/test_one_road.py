@@ -123,7 +123,7 @@ def test_every_way_to_plan_gives_the_same_plan(desk: dict[str, Path], run, tmp_p
     code, out, _ = run("assign", *given, "--cases", desk["today"], "--what-if", "e0=+5", "--json")
     assert code == 0
     asked = model.what_if(today, capacity, {"e0": "+5"})
-    assert json.loads(out)["saves"] == pytest.approx(asked.saves, abs=1e-12)
+    assert json.loads(out)["scenarios"][0]["saves"] == pytest.approx(asked.saves, abs=1e-12)
     case = str(today["case_id"].iloc[3])
     code, out, _ = run("explain", *given, "--cases", desk["today"], "--case", case, "--json")
     assert code == 0

@@ -108,6 +108,12 @@ def test_a_plan_keeps_the_limits_and_says_what_it_costs(world: World, model: DeC
         "runner_up_loss",
         "price",
         "decision",
+        "why",
+        "p_0",
+        "p_1",
+        "loss_low",
+        "loss_high",
+        "case_id",
     ]
     assert table.index.equals(X.index)
     assert (table["case"] == X.index).all()

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
         DataError,
         DeccafError,
         DeccafWarning,
+        DriftError,
         ModelFileError,
         SolverError,
     )
     from deccaf.estimator import DeCCaF
+    from deccaf.evaluate.scorer import make_cost_scorer
     from deccaf.planning import Plan
 
 __version__ = "0.2.0"
@@ -42,6 +44,7 @@ __all__ = [
     "DeccafError",
     "DeccafWarning",
     "Decisions",
+    "DriftError",
     "History",
     "ModelFileError",
     "Plan",
@@ -49,6 +52,7 @@ __all__ = [
     "SolverError",
     "__version__",
     "expected_loss",
+    "make_cost_scorer",
 ]
 
 __getattr__, __dir__ = lazy_names(
@@ -61,8 +65,9 @@ __getattr__, __dir__ = lazy_names(
         "deccaf.data.cases": "Cases",
         "deccaf.data.decisions": "Decisions",
         "deccaf.errors": "CapacityError ConfigError DataError DeccafError "
-        "DeccafWarning ModelFileError SolverError",
+        "DeccafWarning DriftError ModelFileError SolverError",
         "deccaf.estimator": "DeCCaF",
+        "deccaf.evaluate.scorer": "make_cost_scorer",
         "deccaf.planning": "Plan",
     },
 )

@@ -12,6 +12,7 @@ code  meaning
 4     no feasible plan
 5     the solver gave up
 6     bad model file
+7     cases unlike those learned from (--strict)
 ====  ==========================================
 """
 
@@ -58,6 +59,12 @@ class ModelFileError(DeccafError):
     """A model file that is damaged, foreign or too new."""
 
     exit_code = 6
+
+
+class DriftError(DeccafError):
+    """Cases that are unlike those that a model learned from, where the caller asked to be strict."""
+
+    exit_code = 7
 
 
 class DeccafWarning(UserWarning):

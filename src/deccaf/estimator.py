@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils import Tags
@@ -28,20 +30,25 @@ from deccaf.data.history import History, per_row
 from deccaf.data.learnable import learnable
 from deccaf.data.schema import Columns, Schema
 from deccaf.data.values import class_codes
-from deccaf.errors import ConfigError, DataError, ModelFileError, did_you_mean, show
+from deccaf.errors import ConfigError, DataError, DriftError, ModelFileError, did_you_mean, show
 from deccaf.evaluate.audit import audit
-from deccaf.evaluate.drift import profile
+from deccaf.evaluate.drift import Comparison
+from deccaf.evaluate.people import People
+from deccaf.evaluate.training import training_facts
 from deccaf.models.blending.holdout import described, holdouts
 from deccaf.models.methods import METHODS, Learned, Scores, Settings, learn
 from deccaf.models.model_file import read_model_file, write_model_file
 from deccaf.models.protocols import CasePart, DecisionPart
 from deccaf.planning.constraints import needs_opinions, read_constraints
 from deccaf.planning.explain import Explanation, explain_case
-from deccaf.planning.intake import Chunk, Intake, joined, stacked
-from deccaf.planning.plan import Plan
+from deccaf.planning.intake import Chunk, Intake, stacked
+from deccaf.planning.intervals import can_tell, loss_intervals
+from deccaf.planning.plan import Plan, public_table
 from deccaf.planning.planner import make_plan, roster_notes
-from deccaf.planning.scored import Scored
-from deccaf.planning.what_if import WhatIf, what_if
+from deccaf.planning.scored import Parts, Scored, no_scores
+from deccaf.planning.terms import Terms
+from deccaf.planning.what_if import Scenario, WhatIf, WhatIfs, what_ifs
+from deccaf.progress import Step, silent
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -153,10 +160,11 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         found.warn()
         return self._learn(found.history, costs)
 
-    def fit_history(self, history: History, classifier: Any = None) -> Self:
+    def fit_history(self, history: History, classifier: Any = None, *, step: Step = silent) -> Self:
         """Learn from a history, as the command line, the service and the backtest do.
 
-        A `classifier` that the same method fitted on the same cases before is taken as it is.
+        A `classifier` that the same method fitted on the same cases before is taken as it is. `step` hears
+        what is being learned.
         """
         self._check_settings()
         costs = self.costs
@@ -166,7 +174,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         self.classes_ = np.array(costs.classes)
         self.n_features_in_ = len(history.schema.names)
         self.feature_names_in_ = np.array(history.schema.names, dtype=object)
-        return self._learn(history, costs, classifier)
+        return self._learn(history, costs, classifier, step)
 
     @classmethod
     def from_config(cls, config: Config) -> Self:
@@ -185,7 +193,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
             raise ConfigError(
                 f"costs: classes {list(costs.classes)}, but the model knows {list(self.costs_.classes)}"
             )
-        if self.method != "deccaf" and costs != self.costs_:
+        if self.method != "deccaf" and costs.to_dict() != self.costs_.to_dict():
             raise ConfigError(
                 f"costs: a model of method {self.method!r} is trained for its costs; fit it again with these"
             )
@@ -236,20 +244,28 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         batch: Any = None,
         *,
         constraints: ConstraintsTable | Mapping[str, Any] | None = None,
+        intervals: bool = True,
+        strict: bool = False,
         time_limit: float = 60.0,
+        step: Step = silent,
     ) -> Plan:
         """Say for every case who should decide it, within everyone's limits, at least expected cost.
 
         X is a table, checked `Cases`, or the path of a file. The roster may name people never seen (the
         team's average) and leave people out (they get nothing). `batch` names the batch of each case, whose
         limits the capacity must have; `Cases` and files bring their own. `constraints` come beside the
-        limits, as a `[constraints]` table has them; `plan.constraints` tells what each costs.
+        limits, as a `[constraints]` table has them; `plan.constraints` tells what each costs. `intervals`
+        adds how sure the losses of people are. Cases unlike those learned from are named in
+        `plan.summary.warnings`, and with `strict` they are a `DriftError`. `step` hears what is being done.
         """
         asked = None if constraints is None else read_constraints(constraints)
-        scored, limits = self.believed(X, capacity, batch, constraints=asked)
+        scored, limits = self.believed(X, capacity, batch, constraints=asked, strict=strict, step=step)
+        step("Planning")
         plan = make_plan(
             scored, limits, constraints=asked, pace=self.pace_, time_limit=time_limit, seed=self.seed
         )
+        if intervals:
+            plan = self._with_intervals(plan, X, step)
         return replace(plan, table=_like(X, plan.table, scored.ids))
 
     def what_if(
@@ -258,15 +274,47 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         capacity: Capacity | Mapping[str, int],
         changes: Mapping[str, str],
         batch: Any = None,
+        **options: Any,
+    ) -> WhatIf:
+        """The plan as it is and in one scenario; `changes` and `options` are those of `what_ifs`."""
+        return self.what_ifs(X, capacity, [changes], batch, **options).answers[0]
+
+    def what_ifs(
+        self,
+        X: Any,
+        capacity: Capacity | Mapping[str, int],
+        scenarios: Sequence[Mapping[str, str]],
+        batch: Any = None,
         *,
         constraints: ConstraintsTable | Mapping[str, Any] | None = None,
+        strict: bool = False,
         time_limit: float = 60.0,
-    ) -> WhatIf:
-        """The plan as it is and with more or less room: by expert "+10", "-5", or "40" to set it."""
-        asked = None if constraints is None else read_constraints(constraints)
-        scored, limits = self.believed(X, capacity, batch, constraints=asked)
-        options = {"constraints": asked, "pace": self.pace_, "time_limit": time_limit, "seed": self.seed}
-        return what_if(scored, limits, changes, **options)
+        step: Step = silent,
+    ) -> WhatIfs:
+        """The plan as it is, and in every scenario.
+
+        A scenario is changes by maker ("+10", "-5", or "40" to set it; people who are not on the roster come
+        to it) and by cost (`costs.false_positive`, `costs.review_cost`, ...: a number).
+        """
+        rules = None if constraints is None else read_constraints(constraints)
+        limits = capacity if isinstance(capacity, Capacity) else Capacity.of(capacity)
+
+        def score(terms: Terms, experts: Sequence[str]) -> Scored:
+            model = self.with_costs(terms.costs, terms.review_cost)
+            scored = model.scored(X, experts, constraints=rules, step=step)
+            return _in_batches(_trusted(scored, strict), batch)
+
+        return what_ifs(
+            score,
+            self.terms,
+            limits,
+            [Scenario({name: str(change) for name, change in asked.items()}) for asked in scenarios],
+            self.experts_,
+            constraints=rules,
+            pace=self.pace_,
+            time_limit=time_limit,
+            seed=self.seed,
+        )
 
     def believed(
         self,
@@ -276,6 +324,8 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         *,
         constraints: ConstraintsTable | None = None,
         score: bool = True,
+        strict: bool = False,
+        step: Step = silent,
     ) -> tuple[Scored, Capacity]:
         """All that `make_plan` needs: what is believed of the cases, for the people of the roster.
 
@@ -283,10 +333,9 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         """
         limits = capacity if isinstance(capacity, Capacity) else Capacity.of(capacity)
         experts = [name for name in limits.makers if name != MACHINE]
-        scored = self.scored(X, experts, constraints=constraints, score=score)
-        given = per_row(batch, len(scored.ids), "batch")
+        scored = _trusted(self.scored(X, experts, constraints=constraints, score=score, step=step), strict)
         notes = (*roster_notes(self.experts_, limits), *scored.notes)
-        return replace(scored, notes=notes, batch=scored.batch if given is None else given), limits
+        return replace(_in_batches(scored, batch), notes=notes), limits
 
     def scored(
         self,
@@ -295,16 +344,21 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         *,
         constraints: ConstraintsTable | None = None,
         score: bool = True,
+        step: Step = silent,
     ) -> Scored:
         """What is believed about cases, chunk by chunk, ready for a plan."""
         extra = () if constraints is None else constraints.columns
         wants_opinions = constraints is not None and score and needs_opinions(constraints)
-        intake, parts = self._intake(extra), _Parts()
+        intake, parts, done, total = self._intake(extra), Parts(), 0, known_length(X)
+        say = partial(step, "Scoring cases" if score else "Checking cases")
+        say(0, total)
         for chunk, scores in self._scores(intake, X, experts, score):
-            parts.add(chunk, scores, self.method != "deccaf")
+            parts.add(chunk, scores)
             if wants_opinions:
                 parts.opinions.append(self._opinions(chunk, experts))
-        return parts.together((MACHINE, *experts), tuple(self.classes_.tolist()), intake)
+            done += len(chunk)
+            say(done, total)
+        return parts.together((MACHINE, *experts), tuple(self.classes_.tolist()), intake, self.terms)
 
     def explain(self, X: Any, plan: Plan | None = None, *, case: Any = None) -> Explanation:
         """Why a case went (or would go) to whom: losses, prices, and the features behind the estimates.
@@ -315,21 +369,46 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         check_is_fitted(self)
         one = self._intake().find(self._checked(X), case)
         name = one.ids[0]
-        chosen, prices, experts = None, {MACHINE: 0.0}, list(self.experts_)
+        choice, experts = None, list(self.experts_)
         if plan is not None:
-            chosen, prices = plan.about(name)
-            experts = [maker for maker in prices if maker != MACHINE]
+            choice = plan.about(name)
+            experts = [maker for maker in choice.prices if maker != MACHINE]
         found, makers = self._score(one, experts), [MACHINE, *experts]
         return explain_case(
             self.learned_,
             one.features.set_axis([name]),
             pd.Series(found.loss[0], index=makers),
             pd.Series(found.objective[0], index=makers),
-            prices,
-            chosen,
             found.p[0],
             self.classes_.tolist(),
+            choice,
         )
+
+    def comparison(self) -> Comparison:
+        """To compare cases that come one by one with those that were learned from."""
+        check_is_fitted(self)
+        return Comparison(self.training_.get("profile") or {})
+
+    def people(self) -> People:
+        """Everybody that was learned from: error rates with intervals, leaning, pace, where they are strong.
+
+        From the facts that the model file keeps of its training; `deccaf show` prints it.
+        """
+        check_is_fitted(self)
+        facts = self.training_
+        about = {
+            "method": self.method,
+            "cases": facts["cases"],
+            "without_label": facts["without_label"],
+            "classes": facts["class_shares"],
+            "time": facts.get("time"),
+            "costs": self.terms.to_dict(),
+            "features": [
+                {"name": one.name, "kind": one.kind, "levels": len(one.levels)}
+                for one in self.schema_.features
+            ],
+        }
+        return People.of(facts, self.classes_.tolist(), self.pace_, about)
 
     def save(self, path: str | Path, key: bytes | None = None) -> None:
         """Write a model file; with `key` it is signed, so that `load` can tell where it comes from."""
@@ -392,6 +471,12 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         tags.input_tags.categorical = True
         return tags
 
+    @property
+    def terms(self) -> Terms:
+        """What errors and reviews cost in plans of this model; `with_costs` changes it."""
+        check_is_fitted(self)
+        return Terms(self.costs_, self.review_cost)
+
     def review_costs(self, experts: Sequence[str]) -> Array:
         """What it costs to ask each of these people."""
         return review_costs(self.review_cost, experts)
@@ -400,8 +485,40 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         """How new cases are read: with every feature that the model was fitted on."""
         check_is_fitted(self)
         return Intake(
-            self.schema_, self.costs_, self.columns_, self.feature_names, _known_until(self.training_), extra
+            self.schema_,
+            self.costs_,
+            self.columns_,
+            self.feature_names,
+            _known_until(self.training_),
+            extra,
+            self.training_.get("profile"),
         )
+
+    def _with_intervals(self, plan: Plan, X: Any, step: Step) -> Plan:
+        """The plan with how sure the losses are: of people's cases, where the method can tell.
+
+        The cases are read once more, and only the makers that were chosen are asked.
+        """
+        low, high = np.full(len(plan.frame), np.nan), np.full(len(plan.frame), np.nan)
+        if can_tell(self.learned_) and not _read_once(X):
+            alone = plan.frame["reviewer_2"].isna() if "reviewer_2" in plan.frame else True
+            maker = plan.frame["maker"].where((plan.frame["maker"] != MACHINE) & alone, None)
+            names, start = maker.astype(object).where(maker.notna(), None).tolist(), 0
+            p = plan.frame[[f"p_{name}" for name in self.classes_.tolist()]].to_numpy()
+            for chunk in self._intake().chunks(self._checked(X), CELLS // 64):
+                rows = slice(start, start + len(chunk))
+                step("Intervals", start, len(p))
+                low[rows], high[rows] = loss_intervals(
+                    self.learned_,
+                    chunk.features,
+                    names[rows],
+                    p[rows],
+                    self.costs_.array(chunk.amounts),
+                    self.review_costs,
+                )
+                start += len(chunk)
+        frame = plan.frame.assign(loss_low=low, loss_high=high)
+        return replace(plan, frame=frame, table=public_table(frame))
 
     def _checked(self, X: Any) -> Any:
         if _is_array(X):
@@ -417,8 +534,8 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         rows = max(1, CELLS // max(len(experts) * len(self.classes_) ** 2, len(self.schema_.names)))
         for chunk in intake.chunks(self._checked(X), rows):
             if len(chunk):
-                found = self._score(chunk, experts) if score else _nothing(len(chunk), experts, self.classes_)
-                yield chunk, found
+                nothing = no_scores(len(chunk), len(experts), len(self.classes_))
+                yield chunk, self._score(chunk, experts) if score else nothing
 
     def _score(self, chunk: Chunk, experts: Sequence[str]) -> Scores:
         costs = self.costs_.array(chunk.amounts)
@@ -486,7 +603,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         if not all(np.isfinite(cost) and cost >= 0 for cost in given):
             raise ConfigError(f"review_cost: expected numbers from 0 on, got {self.review_cost!r}")
 
-    def _learn(self, history: History, costs: Costs, classifier: Any = None) -> Self:
+    def _learn(self, history: History, costs: Costs, classifier: Any = None, step: Step = silent) -> Self:
         learnable(history).refuse()
         settings = Settings(
             method=self.method,
@@ -496,69 +613,59 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
             decision_parts=tuple(self.decision_parts),
             budget=self.budget,
             seed=self.seed,
+            step=step,
         )
         self.costs_, self.schema_, self.columns_ = costs, history.schema, self._roles()
         self.learned_: Learned = learn(history, settings, costs, classifier)
         self.experts_, self.pace_ = self.learned_.experts, history.pace
-        self.training_ = _facts(history, self.method, costs, self.seed)
+        self.training_ = training_facts(history, self.method, costs) | {"held_out": self._held_out(history)}
         return self
 
-
-@dataclass(eq=False)
-class _Parts:
-    """Scored chunks, until they are put together."""
-
-    ids: list[pd.Index] = field(default_factory=list)
-    batch: list[pd.Series | None] = field(default_factory=list)
-    loss: list[Array] = field(default_factory=list)
-    objective: list[Array] = field(default_factory=list)
-    says: list[Ints] = field(default_factory=list)
-    columns: list[pd.DataFrame] = field(default_factory=list)
-    opinions: list[Opinions] = field(default_factory=list)
-
-    def add(self, chunk: Chunk, scores: Scores, own_objective: bool) -> None:
-        """Another chunk; the objective is kept where it is not the loss itself."""
-        self.ids.append(chunk.ids)
-        self.batch.append(chunk.batch)
-        self.columns.append(chunk.columns)
-        self.loss.append(scores.loss)
-        self.says.append(scores.says)
-        if own_objective:
-            self.objective.append(scores.objective)
-
-    def together(self, makers: tuple[str, ...], classes: tuple[Any, ...], intake: Intake) -> Scored:
-        """All chunks as one."""
-        if not self.ids:
-            empty = np.empty((0, len(makers)))
-            return Scored(pd.Index([]), makers, empty, empty, np.zeros(0, np.int64), classes)
-        ids, loss = joined(self.ids, intake.named), stacked(self.loss)
-        batches = [part for part in self.batch if part is not None]
-        return Scored(
-            ids=ids,
-            makers=makers,
-            loss=loss,
-            objective=stacked(self.objective) if self.objective else loss,
-            says=stacked(self.says),
-            classes=classes,
-            notes=tuple(intake.notes()),
-            batch=pd.concat(batches) if batches else None,
-            columns=pd.concat(self.columns),
-            opinions=Opinions.concat(self.opinions) if self.opinions else None,
-        )
+    def _held_out(self, history: History) -> str:
+        """What chose between models, in words."""
+        known = history.label >= 0
+        time, group = (None if values is None else values[known] for values in (history.time, history.group))
+        return described(holdouts(int(known.sum()), time=time, group=group, seed=self.seed), time, group)
 
 
-def _nothing(cases: int, experts: Sequence[str], classes: NDArray[Any]) -> Scores:
-    """Scores that say nothing, to check that a plan exists."""
-    loss = np.zeros((cases, 1 + len(experts)))
-    return Scores(np.zeros((cases, len(classes))), np.zeros(cases, np.int64), loss, loss)
+def known_length(X: Any) -> int:
+    """How many cases a table, or a parquet file, holds; 0 where only reading it all would tell."""
+    if not isinstance(X, str | Path):
+        return len(X) if hasattr(X, "__len__") else 0
+    if Path(X).suffix != ".parquet" or not Path(X).is_file():
+        return 0
+    try:
+        return int(pyarrow.parquet.read_metadata(X).num_rows)
+    except (OSError, ValueError):
+        return 0  # whoever reads it will say what is wrong with it
+
+
+def _read_once(X: Any) -> bool:
+    """Whether X can be read only once: a pipe."""
+    return isinstance(X, str | Path) and not Path(X).is_file()
+
+
+def _trusted(scored: Scored, strict: bool) -> Scored:
+    """The same, or with `strict` a `DriftError` where the cases are unlike those learned from."""
+    if strict and scored.warnings:
+        more = "; ".join(unlike.said for unlike in scored.warnings)
+        raise DriftError(f"the cases are unlike those that the model learned from: {more}")
+    return scored
+
+
+def _in_batches(scored: Scored, batch: Any) -> Scored:
+    """The same with the batches that were given, one per case, if any were."""
+    given = per_row(batch, len(scored.ids), "batch")
+    return scored if given is None else replace(scored, batch=given)
 
 
 def _like(X: Any, frame: pd.DataFrame, ids: pd.Index) -> Any:
     """An answer with the index of X, of its kind; cases and files have their ids for an index."""
-    if isinstance(X, Cases | str | Path):
-        return frame.set_axis(ids)
-    table = as_pandas(X)
-    return same_kind(frame.set_axis(table.index), X)
+    index = ids if isinstance(X, Cases | str | Path) else as_pandas(X).index
+    if index.name in frame:  # a name that is an index and a column cannot be joined or sorted by
+        index = index.rename(None)
+    frame = frame.set_axis(index)
+    return frame if isinstance(X, Cases | str | Path) else same_kind(frame, X)
 
 
 def _known_until(training: Mapping[str, Any]) -> Any:
@@ -586,29 +693,3 @@ def _as_tuple(value: Any) -> Any:
 def _is_array(X: Any) -> bool:
     """Whether X has no columns by name: an array, a list, or a sparse matrix that will be refused."""
     return not hasattr(X, "columns") and not isinstance(X, Cases | str | Path)
-
-
-def _facts(history: History, method: str, costs: Costs, seed: int) -> dict[str, Any]:
-    """What a person wants to know of the history that a model was fitted on."""
-    known = history.label >= 0
-    shares = np.bincount(history.label[known], minlength=len(costs.classes)) / max(known.sum(), 1)
-    facts: dict[str, Any] = {
-        "method": method,
-        "cases": len(history.label),
-        "without_label": int((~known).sum()),
-        "class_shares": {str(name): float(share) for name, share in zip(costs.classes, shares, strict=True)},
-        "decisions": {
-            str(name): int(count) for name, count in history.expert.value_counts().sort_index().items()
-        },
-        "profile": {str(name): profile(history.features[name]) for name in history.features},
-    }
-    time, group = (None if values is None else values[known] for values in (history.time, history.group))
-    facts["held_out"] = described(holdouts(int(known.sum()), time=time, group=group, seed=seed), time, group)
-    if history.time is not None and len(history.time):
-        facts["time"] = [_plain_time(history.time.min()), _plain_time(history.time.max())]
-    return facts
-
-
-def _plain_time(value: Any) -> Any:
-    """A number, or a date as text."""
-    return value.item() if hasattr(value, "item") else value if isinstance(value, int | float) else str(value)

@@ -23,6 +23,7 @@ COMMANDS = {
     "a leak.",
     "check": "Check files and say what was understood of them; nothing is written.",
     "fit": "Learn from history how likely each truth is and how each expert decides; write one model file.",
+    "show": "Show what a model learned: classes, costs, features, the time span, and how everybody decides.",
     "assign": "Plan new cases: who decides each, within everyone's limits, at the least expected cost of "
     "errors.",
     "explain": "Say why a case goes where the plan sends it.",
@@ -74,7 +75,7 @@ app = typer.Typer(
     "machine so that errors cost least and no capacity is exceeded.\n\n"
     "Start with [bold]deccaf demo[/bold]: it needs no data.",
     epilog="Exit codes: 0 done, 1 unexpected, 2 usage or configuration, 3 invalid data, 4 no feasible plan, "
-    "5 solver gave up, 6 bad model file.",
+    "5 solver gave up, 6 bad model file, 7 cases unlike those learned from (--strict).",
     no_args_is_help=True,
     rich_markup_mode="rich",
     add_completion=False,

@@ -37,7 +37,7 @@ def fit(
     settings = Config.read(config)
     if out.suffix != ".deccaf":
         raise ConfigError(f"{out}: a model file ends in .deccaf")
-    with steps(3) as step, warnings_said():
+    with steps(4, (1.0, 8.0, 12.0, 1.0)) as step, warnings_said():
         step("Reading")
         history = History.read(cases, decisions, settings)
         if until is not None:
@@ -45,8 +45,7 @@ def fit(
         looked = audit(history, settings.columns, settings.labels)
         for note in [*settings.notes(), *looked.notes]:
             say(f"note: {note}")
-        step("Learning")
-        model = DeCCaF.from_config(settings).fit_history(looked.history)
+        model = DeCCaF.from_config(settings).fit_history(looked.history, step=step)
         step("Writing")
         model.save(out, read_key(key_file))
     show_table(_facts(model), title="What was learned from", as_json=as_json)

@@ -95,6 +95,7 @@ def learn_decisions(
     history: History, settings: Settings, classifier: CaseClassifier | None = None
 ) -> DecisionModel:
     """P(decision | case, truth, expert); cases without a truth need a classifier to count."""
+    settings.step("Learning how people decide")
     features, truth = history.features.iloc[history.case], history.label[history.case]
     waiting = bool((truth < 0).any())
     return DecisionModel(

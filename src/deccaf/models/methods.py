@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from deccaf.models.cases.classifier import PARTS as CASE_DEFAULTS
 from deccaf.models.contributions import in_long_form
 from deccaf.models.decisions.model import PARTS as DECISION_DEFAULTS
 from deccaf.plugins import METHODS
+from deccaf.progress import Step, silent
 
 if TYPE_CHECKING:
     from deccaf.models.protocols import CasePart, DecisionPart, Method
@@ -59,6 +60,8 @@ class Settings:
     decision_parts: Sequence[str | DecisionPart] = DECISION_DEFAULTS
     budget: str = "quick"
     seed: int = 0
+    step: Step = field(default=silent, compare=False)
+    """Hears what is being learned."""
 
 
 class Learned(ABC):
@@ -131,5 +134,6 @@ def learn(history: History, settings: Settings, costs: Costs, classifier: Any = 
 
     A `classifier` fitted on the same cases before is taken as it is.
     """
+    settings.step("Learning how likely each truth is")
     method: Method = METHODS.find(settings.method)
     return method.learn(history, settings, costs, classifier)

@@ -28,7 +28,7 @@ from deccaf.assign.constrained.constraints import Constraint
 from deccaf.data.config import BandTable, ConstraintsTable
 from deccaf.data.costs import MACHINE
 from deccaf.errors import ConfigError, DataError
-from deccaf.planning.plan import Plan
+from deccaf.planning.plan import Plan, public_table
 from deccaf.planning.scored import Scored
 
 Array = NDArray[np.float64]
@@ -95,6 +95,11 @@ class ConstrainedPlanner:
             problem.makers,
         )
 
+    def loads(self) -> list[Ints]:
+        """Cases by maker in each batch, further reviewers counted."""
+        every = [plan.maker[plan.maker >= 0] for _, _, plan in self.solved]
+        return [np.bincount(one, minlength=len(self.makers)) for one in every]
+
     def constraints(self, rows: Ints) -> list[Constraint]:
         """The constraints for some cases."""
         table = self.table
@@ -141,10 +146,13 @@ class ConstrainedPlanner:
             for rows, _, found in self.solved:
                 chance[rows] = np.nan if found.draw is None else found.draw.chance
             frame["random"], frame["propensity"] = np.isfinite(chance), chance
+            frame.loc[frame["random"], "why"] = "lot"
         if several:
             frame["expected_loss"] = cost
+        if "reviewer_2" in frame:
+            frame.loc[frame["reviewer_2"].notna(), "why"] = "constraint"
         summary = replace(plan.summary, cost=float(frame["expected_loss"].sum()))
-        table = frame.rename(columns={"case_id": "case"})
+        table = public_table(frame)
         constraints = pd.concat(prices, ignore_index=True)
         constraints = constraints[["batch", "constraint", "with", "without", "price", "binds"]]
         return replace(plan, frame=frame, table=table, summary=summary, constraints=constraints)

@@ -11,6 +11,7 @@ import pandas as pd
 
 from deccaf.data.costs import MACHINE, Class
 from deccaf.models.methods import Learned
+from deccaf.planning.plan import Choice, Why
 
 _SHOWN = 5
 
@@ -23,6 +24,9 @@ class Explanation:
     makers: pd.DataFrame
     """By maker, the cheapest first: `expected_loss`, `price`, and `total`, which the plan compares."""
     chosen: str
+    runner_up: str | None
+    """Who would get the case if the chosen one could not, as the plan says it."""
+    why: Why
     reason: str
     chances: pd.Series
     """Chance of each truth."""
@@ -52,49 +56,82 @@ def explain_case(
     features: pd.DataFrame,
     loss: pd.Series,
     objective: pd.Series,
-    prices: Mapping[str, float],
-    chosen: str | None,
     p: np.ndarray,
     classes: Sequence[Class],
+    choice: Choice | None = None,
 ) -> Explanation:
-    """Explain one case (a frame of one row) by what was believed of it and by the plan's prices."""
-    makers = pd.DataFrame({"expected_loss": loss, "price": pd.Series(prices, dtype=float)})
-    makers["price"] = makers["price"].reindex(loss.index).fillna(0.0)
+    """Explain one case (a frame of one row) by what was believed of it and by what the plan says of it.
+
+    Without a plan the best maker is explained, as if everyone had room.
+    """
+    prices = pd.Series({} if choice is None else choice.prices, dtype=float)
+    makers = pd.DataFrame({"expected_loss": loss, "price": prices.reindex(loss.index).fillna(0.0)})
     makers["total"] = objective + makers["price"]
-    makers = makers.loc[loss.index].sort_values("total", kind="stable").rename_axis("maker")
-    winner = str(makers.index[0]) if chosen is None else chosen
-    others = [str(name) for name in makers.index if name != winner][:1]
-    about = dict.fromkeys([winner, *others, str(objective.idxmin()), MACHINE])
+    makers = makers.sort_values("total", kind="stable").rename_axis("maker")
+    winner = str(makers.index[0]) if choice is None else choice.maker
+    second = next((str(name) for name in makers.index if name != winner), None)
+    if choice is not None:
+        second = choice.runner_up
+    about = dict.fromkeys([winner, *([second] if second else []), str(objective.idxmin()), MACHINE])
     parts = [_features(learned, features, name, classes) for name in about]
     return Explanation(
         case=features.index[0],
         makers=makers,
         chosen=winner,
-        reason=_reason(makers, objective, winner),
+        runner_up=second,
+        why="best" if choice is None else choice.why,
+        reason=_reason(
+            _by_maker(loss),
+            _by_maker(objective),
+            _by_maker(makers["price"]),
+            winner,
+            second,
+            "best" if choice is None else choice.why,
+        ),
         chances=pd.Series(p, index=list(classes)),
         features=pd.concat(parts, ignore_index=True),
     )
 
 
-def _reason(makers: pd.DataFrame, objective: pd.Series, chosen: str) -> str:
-    cost, price = makers["expected_loss"], makers["price"]
-    best = str(objective.idxmin())
-    if best == chosen:
-        others = objective.drop(chosen)
-        if others.empty:
-            return "Nobody else could have got it."
-        second = str(others.idxmin())
+def _by_maker(values: pd.Series) -> dict[str, float]:
+    return {str(name): float(value) for name, value in values.items()}
+
+
+def _reason(
+    loss: Mapping[str, float],
+    objective: Mapping[str, float],
+    prices: Mapping[str, float],
+    chosen: str,
+    second: str | None,
+    why: Why,
+) -> str:
+    """Why a case went to somebody, in a sentence, from what the plan compares (the objective) and its prices.
+
+    `second` is the plan's runner-up: who would get the case if the chosen one could not.
+    """
+    by_cost = all(loss[name] == value for name, value in objective.items())
+    word = "expected loss" if by_cost else "weighted chance of an error, which the paper's plan minimises"
+    if why == "lot":
+        return "It was drawn by lot: a share of the cases is, so that people can be compared."
+    total = {name: objective[name] + prices[name] for name in objective}
+    best = min(objective, key=objective.__getitem__)
+    if why == "best":
+        head = f"It has the least {word}, {objective[chosen]:.4f}"
+        if second is None:
+            return f"{head}; nobody else could have got it."
+        return f"{head}; if it could not, {second} would get it, with {objective[second]:.4f}."
+    if why == "room":  # whoever is cheaper with the price too may not get the case at all
+        able = [name for name in objective if total[name] >= total[chosen] - 1e-9 and name != chosen]
+        best = min(able or [best], key=objective.__getitem__)
+    head = f"{best} would have the least {word}, {objective[best]:.4f} against {objective[chosen]:.4f}"
+    if why == "room":
         return (
-            f"It has the least expected loss, {cost[chosen]:.4f}; next is {second} with {cost[second]:.4f}."
+            f"{head}, but has no room for it: one more case for {best} is worth {prices[best]:.4f} elsewhere"
+            f", so that the two together are {total[best]:.4f} against {total[chosen]:.4f}."
         )
-    head = f"{best} would have the least expected loss, {cost[best]:.4f} against {cost[chosen]:.4f}"
-    if price[best] > price[chosen]:
-        return (
-            f"{head}, but has no room for it: one more case for {best} is worth {price[best]:.4f} elsewhere, "
-            f"and loss and price together are {makers['total'][best]:.4f} against "
-            f"{makers['total'][chosen]:.4f}."
-        )
-    return f"{head}, but {chosen} has a minimum load to reach, or {best} may not get this case."
+    if prices[chosen] < 0:
+        return f"{head}, but {chosen} has a minimum load to reach."
+    return f"{head}, but may not get it, or a constraint asks for {chosen}."
 
 
 def _features(learned: Learned, case: pd.DataFrame, maker: str, classes: Sequence[Class]) -> pd.DataFrame:

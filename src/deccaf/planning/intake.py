@@ -6,7 +6,7 @@ Every feature is cast once, and what is odd about the cases is counted on the wa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from deccaf.data.files import read_frames
 from deccaf.data.frames import CASE, Input, read_input
 from deccaf.data.schema import Columns, Schema
 from deccaf.errors import DataError, did_you_mean, show
+from deccaf.evaluate.drift import Comparison, Unlike, is_complete
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,9 +89,14 @@ class Intake:
     """The latest time of the history, a number or a date; None where there were no times."""
     extra: tuple[str, ...] = ()
     """Further columns to keep, for constraints."""
+    profiles: Mapping[str, Mapping[str, Any]] | None = None
+    """What is remembered of each feature of the history; None in model files from before that was kept."""
     odd: Oddities = field(default_factory=Oddities)
     named: bool = False
     """Whether the cases have names, which then must differ."""
+
+    def __post_init__(self) -> None:
+        self.comparison = Comparison(self.profiles or {})
 
     def chunks(self, X: Any, most: int) -> Iterator[Chunk]:
         """At most `most` cases at a time."""
@@ -114,7 +120,17 @@ class Intake:
 
     def notes(self) -> list[str]:
         """What is odd about the cases that were read."""
-        return self.odd.notes(self.known_until)
+        notes = self.odd.notes(self.known_until)
+        if self.profiles is None or not all(is_complete(known) for known in self.profiles.values()):
+            notes.append(
+                "the model file is from before ranges of features were kept: whether the cases are like "
+                "those that it learned from was not fully checked; fit again to have that"
+            )
+        return notes
+
+    def unlike(self) -> list[Unlike]:
+        """How the cases that were read are unlike those that the model learned from."""
+        return self.comparison.found()
 
     def _whole(self, X: Any, most: int) -> Iterator[Chunk]:
         if isinstance(X, Cases):
@@ -168,6 +184,7 @@ class Intake:
         missing = frame[self.schema.names].isna().sum()
         self.odd.missing.update({str(name): int(count) for name, count in missing.items() if count})
         self.odd.unseen.update(self.schema.unseen(frame, features))
+        self.comparison.add(frame, features)
 
     def _look_at_times(self, cases: Cases) -> None:
         until = self.known_until

@@ -1,11 +1,11 @@
-"""Plans: who decides each case, what that is expected to cost, and what one more case each would save."""
+"""Plans: who decides each case and why, what that is expected to cost, what one more case would save."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,12 @@ from numpy.typing import NDArray
 from deccaf.assign import Assignment
 from deccaf.data.files import write_frame
 from deccaf.errors import DataError, show
+from deccaf.evaluate.drift import Unlike
+from deccaf.planning.terms import Terms
+
+Why = Literal["best", "room", "constraint", "lot"]
+"""Why a case went to its maker: nobody on the roster is cheaper; somebody is, but is full; somebody is and
+has room, but a minimum load, an eligibility or a constraint stands against it; it was drawn at random."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +38,14 @@ class Summary:
     """The same if everybody kept the number of cases they have, but got random ones."""
     close_calls: int
     gap: float
-    """No plan within the limits is better than this one by more than `gap`."""
+    """No plan within the limits is better than this one by more than `gap`, in what the plan minimises."""
+    objective: float
+    """What the plan minimises: the expected cost, except for the paper's methods."""
     notes: tuple[str, ...] = ()
+    terms: Terms | None = None
+    """The costs that the plan was made with."""
+    warnings: tuple[Unlike, ...] = ()
+    """How the cases are unlike those that the model learned from; the plan is then a guess."""
 
     def lines(self) -> list[str]:
         """Sentences for people."""
@@ -42,10 +54,22 @@ class Summary:
             for name, other in (("the machine alone", self.machine_cost), ("random cases", self.random_cost))
         ]
         return [
+            *self.warning_lines(),
             f"{self.cases:,} cases, expected cost {self.cost:,.2f}; {'; '.join(saved)}",
+            *([f"costs: {self.terms.words()}"] if self.terms is not None else []),
+            f"proved: no plan within the limits is better by more than {self.gap:.3g}{self._share()}",
             f"{self.close_calls:,} close calls ({self.close_calls / max(self.cases, 1):.1%} of the cases)",
             *self.notes,
         ]
+
+    def warning_lines(self) -> list[str]:
+        """How the cases are unlike those that the model learned from, in sentences."""
+        if not self.warnings:
+            return []
+        head = (
+            "warning: these cases are unlike those that the model learned from; do not trust the costs below"
+        )
+        return [head, *[f"warning: {unlike.said}" for unlike in self.warnings]]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and names, for JSON."""
@@ -59,7 +83,23 @@ class Summary:
             "gap": self.gap,
             "makers": makers.to_dict("records"),
             "notes": list(self.notes),
+            "costs": None if self.terms is None else self.terms.to_dict(),
+            "warnings": [unlike.to_dict() for unlike in self.warnings],
         }
+
+    def _share(self) -> str:
+        return f" ({100 * self.gap / self.objective:.2g} %)" if self.objective > 0 else ""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a plan says of one case."""
+
+    maker: str
+    runner_up: str | None
+    why: Why
+    prices: Mapping[str, float]
+    """By maker, in the case's batch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,31 +107,44 @@ class Plan:
     """Who decides each case."""
 
     table: Any
-    """One row per case: `case`, `maker`, `expected_loss`, `runner_up`, `runner_up_loss`, `price`, and
-    `decision` where the machine decides. Of the kind and with the index of the table of cases."""
+    """One row per case, of the kind and with the index of the table of cases: the columns of a plan file
+    (`frame`), and `case`, which is `case_id` again."""
     prices: pd.DataFrame
     """Batches x makers: what one more case for this maker in this batch would save."""
     summary: Summary
     assignments: Mapping[str, Assignment] = field(repr=False)
     """The certified assignment of each batch, by its name."""
     frame: pd.DataFrame = field(repr=False)
-    """The table as pandas, with `case_id`, as a plan file has it."""
+    """What a plan file holds: `case_id`, `maker`, `expected_loss`, `runner_up`, `runner_up_loss`, `price`,
+    `decision` where the machine decides, `why`, and from a model `p_CLASS`, `loss_low` and `loss_high`."""
     batch: NDArray[Any] = field(repr=False)
     """The batch of each case, by name."""
     constraints: pd.DataFrame | None = field(default=None, repr=False)
     """With constraints: one row per batch and constraint, with what it costs and which part of it binds."""
 
-    def about(self, case: Any) -> tuple[str, dict[str, float]]:
-        """Who decides a case, and the prices of its batch by maker."""
+    def about(self, case: Any) -> Choice:
+        """What the plan says of a case."""
         found = np.flatnonzero(self.frame["case_id"].astype(str) == str(case))
         if not len(found):
             raise DataError(f"the plan has no case {show(case)}")
+        row = self.frame.iloc[found[0]]
         prices = self.prices.loc[self.batch[found[0]]]
-        return str(self.frame["maker"].iloc[found[0]]), {str(k): float(v) for k, v in prices.items()}
+        return Choice(
+            str(row["maker"]),
+            None if pd.isna(row["runner_up"]) else str(row["runner_up"]),
+            row["why"],
+            {str(name): float(price) for name, price in prices.items()},
+        )
 
     def write(self, path: str | Path) -> None:
         """Write the plan file (parquet or CSV), whole or not at all."""
         write_frame(self.frame, path)
+
+
+def public_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """The columns of a plan file as `Plan.table` has them: the id goes by `case` and by `case_id`."""
+    table = frame.rename(columns={"case_id": "case"})
+    return table.assign(case_id=frame["case_id"])
 
 
 def _change(cost: float, other: float) -> str:

@@ -6,18 +6,19 @@ The library, the command line, the service and the pages all plan here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from deccaf.assign import Assignment, AssignmentProblem, solve_batches, verify
-from deccaf.data.capacity import ONE_BATCH, Capacity
+from deccaf.data.capacity import ONE_BATCH, UNLIMITED, Capacity
 from deccaf.data.config import ConstraintsTable
 from deccaf.data.costs import MACHINE
 from deccaf.errors import CapacityError
 from deccaf.planning.constraints import ConstrainedPlanner
-from deccaf.planning.plan import Plan, Summary
+from deccaf.planning.plan import Plan, Summary, public_table
 from deccaf.planning.random_sharing import random_cost
 from deccaf.planning.scored import Scored
 
@@ -27,6 +28,8 @@ Ints = NDArray[np.int64]
 CLOSE = 0.01
 """A case was a close call when the runner-up was nearer than this share of the plan's mean loss."""
 _ROWS = 65_536
+_SAME = 1e-9
+"""Losses that differ by less than this share of the larger are the same."""
 
 
 def make_plan(
@@ -53,7 +56,9 @@ def make_plan(
         found = solve_batches(list(problems.values()), time_limit=time_limit, seed=seed, n_jobs=1)
         for problem, assignment in zip(problems.values(), found, strict=True):
             verify(problem, assignment)
-    plan = _plan(scored, problems, rows, dict(zip(rows, found, strict=True)), pace)
+    room = _room(capacity, scored.makers, list(rows))
+    loads = [one.load for one in found] if constrained is None else constrained.loads()
+    plan = _plan(scored, problems, rows, dict(zip(rows, found, strict=True)), loads, room, pace)
     return plan if constrained is None else constrained.extended(plan)
 
 
@@ -62,23 +67,26 @@ def _plan(
     problems: Mapping[str, AssignmentProblem],
     rows: Mapping[str, Ints],
     solved: Mapping[str, Assignment],
+    loads: Sequence[Ints],
+    room: Array,
     pace: Mapping[str, float],
 ) -> Plan:
     cases = len(scored.ids)
     maker, second, margin = np.empty(cases, np.int64), np.empty(cases, np.int64), np.empty(cases)
-    code = np.empty(cases, np.int64)
+    code, why = np.empty(cases, np.int64), np.empty(cases, dtype=object)
     for number, (name, where) in enumerate(rows.items()):
         maker[where], code[where] = solved[name].maker, number
         second[where], margin[where] = _runners_up(problems[name], solved[name])
+        why[where] = _why(problems[name], solved[name].maker, loads[number])
     prices = pd.DataFrame(
         [assignment.prices for assignment in solved.values()],
         index=pd.Index(list(rows), name="batch"),
         columns=list(scored.makers),
     )
-    frame = _plan_table(scored, maker, second, prices.to_numpy()[code, maker])
-    summary = _summary(scored, maker, margin, problems, rows, prices, solved, pace)
+    frame = _plan_table(scored, maker, second, prices.to_numpy()[code, maker], why)
+    summary = _summary(scored, maker, margin, problems, rows, prices, solved, room, pace)
     names = prices.index.to_numpy()[code]
-    return Plan(frame.rename(columns={"case_id": "case"}), prices, summary, solved, frame, names)
+    return Plan(public_table(frame), prices, summary, solved, frame, names)
 
 
 def _rows_by_batch(batch: pd.Series | None, cases: int) -> dict[str, Ints]:
@@ -125,12 +133,47 @@ def _runners_up(problem: AssignmentProblem, solved: Assignment) -> tuple[Ints, A
     return second, margin
 
 
-def _plan_table(scored: Scored, maker: Ints, second: Ints, price: Array) -> pd.DataFrame:
+def _why(problem: AssignmentProblem, maker: NDArray[Any], load: Ints) -> NDArray[Any]:
+    """Why each case went to its maker: `best`, `room` or `constraint` (`deccaf.planning.plan.Why`)."""
+    cases = problem.shape[0]
+    full = load >= problem.upper
+    why = np.empty(cases, dtype=object)
+    for start in range(0, cases, _ROWS):
+        part = slice(start, start + _ROWS)
+        loss, own = problem.loss[part], maker[part]
+        here = np.arange(len(loss))
+        chosen = loss[here, own]
+        allowed = np.isfinite(loss)
+        if problem.eligible is not None:
+            allowed &= problem.eligible[part]
+        least = chosen - _SAME * np.maximum(np.abs(chosen), _SAME)
+        cheaper = np.isfinite(loss) & (loss < least[:, None])
+        somebody, free = (cheaper & allowed), (cheaper & allowed & ~full)
+        why[part] = np.where(
+            free.any(axis=1) | (cheaper.any(axis=1) & ~somebody.any(axis=1)),
+            "constraint",
+            np.where(somebody.any(axis=1), "room", "best"),
+        )
+    return why
+
+
+def _room(capacity: Capacity, makers: Sequence[str], batches: Sequence[str]) -> Array:
+    """What everybody may get in all batches together, as the roster says it; NaN: there is a batch without
+    a limit."""
+    known = capacity.upper.reindex(columns=list(makers), fill_value=0)
+    if MACHINE in makers and MACHINE not in capacity.upper:
+        known[MACHINE] = UNLIMITED
+    rows = [name if name in known.index else ONE_BATCH for name in batches]
+    each = known.loc[rows].to_numpy(np.float64)
+    return np.asarray(np.where(each >= UNLIMITED, np.nan, each).sum(axis=0))
+
+
+def _plan_table(scored: Scored, maker: Ints, second: Ints, price: Array, why: NDArray[Any]) -> pd.DataFrame:
     here, names = np.arange(len(maker)), np.array(scored.makers, dtype=object)
     other = np.where(second < 0, 0, second)
     decided = pd.Series(np.array(scored.classes, dtype=object)[scored.says]).where(maker == 0, None)
     numbers = all(isinstance(name, int) for name in scored.classes)
-    return pd.DataFrame(
+    frame = pd.DataFrame(
         {
             "case_id": scored.ids,
             "maker": pd.Series(names[maker]).astype("str").to_numpy(),
@@ -139,8 +182,13 @@ def _plan_table(scored: Scored, maker: Ints, second: Ints, price: Array) -> pd.D
             "runner_up_loss": np.where(second < 0, np.nan, scored.loss[here, other]),
             "price": price,
             "decision": decided.astype("Int64" if numbers else "str").array,
+            "why": pd.Series(why, dtype="str").array,
         },
     )
+    if scored.p is not None:
+        for k, name in enumerate(scored.classes):
+            frame[f"p_{name}"] = scored.p[:, k]
+    return frame
 
 
 def _summary(
@@ -151,18 +199,17 @@ def _summary(
     rows: Mapping[str, Ints],
     prices: pd.DataFrame,
     solved: Mapping[str, Assignment],
+    room: Array,
     pace: Mapping[str, float],
 ) -> Summary:
-    typical = float(np.mean([a.objective for a in solved.values()])) * len(solved) / max(len(maker), 1)
-    room = np.sum([problem.upper for problem in problems.values()], axis=0).astype(np.float64)
-    sizes = sum(len(where) for where in rows.values())
-    free = (room >= sizes) & (np.array(scored.makers) == MACHINE)
+    objective = float(sum(assignment.objective for assignment in solved.values()))
+    typical = objective / max(len(maker), 1)
     mean_price = prices.mean(axis=0).to_numpy()
     hours = np.array([pace.get(name, np.nan) for name in scored.makers])
     table = pd.DataFrame(
         {
             "cases": np.bincount(maker, minlength=len(scored.makers)),
-            "capacity": np.where(free, np.nan, room),
+            "capacity": room,
             "price": mean_price,
             "next_hour": mean_price * hours,
         },
@@ -185,7 +232,10 @@ def _summary(
         random_cost=float(sum(shared)),
         close_calls=int((margin < CLOSE * abs(typical)).sum()),
         gap=float(sum(assignment.gap for assignment in solved.values())),
+        objective=objective,
         notes=scored.notes,
+        terms=scored.terms,
+        warnings=scored.warnings,
     )
 
 

@@ -122,6 +122,25 @@ class DecisionModel(Blend[DecisionPart, DecisionLog]):
         reach = ndtri((1 + level) / 2) * deviation
         return np.asarray(expit(middle - reach)), np.asarray(expit(middle + reach))
 
+    def interval_rows(
+        self, features: pd.DataFrame, expert: Sequence[str], *, level: float = 0.9
+    ) -> tuple[Array, Array, Array]:
+        """(low, high) of `interval`, each (rows, K), for rows of case and expert, and q[i, y, m] of the rows.
+
+        Much cheaper than `interval` for every expert where each case has one.
+        """
+        codes, rows = self.positions(expert), len(features)
+        each = [self.predict_rows(features, np.full(rows, y), expert) for y in range(self.classes)]
+        q = np.clip(np.stack(each, axis=1), 1e-12, 1.0)
+        deviation = np.empty((rows, self.classes))
+        for j in np.unique(codes):
+            mine = np.flatnonzero(codes == j)
+            deviation[mine] = self._spread(features.iloc[mine], np.array([j]), q[mine][:, None])[:, 0]
+        right = np.einsum("iyy->iy", q)
+        middle = np.log(np.maximum(1.0 - right, 1e-12)) - np.log(right)
+        reach = ndtri((1 + level) / 2) * deviation
+        return np.asarray(expit(middle - reach)), np.asarray(expit(middle + reach)), q
+
     def positions(self, experts: Sequence[str] | None = None) -> Ints:
         """Where each name stands among `experts_`; one past the last for a name never seen."""
         if experts is None:

@@ -85,6 +85,7 @@ class PaperMethod(Method):
             )
         if not len(history.case):
             return LearnedCorrectness(self.name, classifier, None)
+        settings.step("Learning how people decide")
         tried = candidates(expertise.QUICK, EXPERTISE.space, settings.budget, settings.seed)
         team = self.team(settings.classes, candidates=tried, seed=settings.seed).fit(
             history.features.iloc[history.case],
