@@ -13,6 +13,7 @@ from deccaf.data.costs import MACHINE, Class
 from deccaf.models.contributions import decision_contributions, right_contributions, truth_contributions
 from deccaf.models.decisions.model import DecisionModel
 from deccaf.models.methods import Learned
+from deccaf.planning.reason import reason
 
 _SHOWN = 5
 
@@ -72,31 +73,14 @@ def explain_case(
         case=features.index[0],
         makers=makers,
         chosen=winner,
-        reason=_reason(makers, objective, winner),
+        reason=reason(_by_name(loss), _by_name(makers["price"]), winner, objective=_by_name(objective)),
         chances=pd.Series(p, index=list(classes)),
         features=pd.concat(parts, ignore_index=True),
     )
 
 
-def _reason(makers: pd.DataFrame, objective: pd.Series, chosen: str) -> str:
-    cost, price = makers["expected_loss"], makers["price"]
-    best = str(objective.idxmin())
-    if best == chosen:
-        others = objective.drop(chosen)
-        if others.empty:
-            return "Nobody else could have got it."
-        second = str(others.idxmin())
-        return (
-            f"It has the least expected loss, {cost[chosen]:.4f}; next is {second} with {cost[second]:.4f}."
-        )
-    head = f"{best} would have the least expected loss, {cost[best]:.4f} against {cost[chosen]:.4f}"
-    if price[best] > price[chosen]:
-        return (
-            f"{head}, but has no room for it: one more case for {best} is worth {price[best]:.4f} elsewhere, "
-            f"and loss and price together are {makers['total'][best]:.4f} against "
-            f"{makers['total'][chosen]:.4f}."
-        )
-    return f"{head}, but {chosen} has a minimum load to reach, or {best} may not get this case."
+def _by_name(values: pd.Series) -> dict[str, float]:
+    return {str(name): float(value) for name, value in values.items()}
 
 
 def _features(learned: Learned, case: pd.DataFrame, maker: str, classes: Sequence[Class]) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""The model in force: what it believes about cases, and how a process comes to know which one it is."""
+"""The model in force: what it believes about cases, and how every process keeps in step with the ledger."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from deccaf.data.costs import MACHINE
 from deccaf.data.rows import CaseRows, check_row
 from deccaf.estimator import DeCCaF
 from deccaf.planning.plan import Scored
+from deccaf.service.ledger import versions
 from deccaf.service.store import database
-from deccaf.service.store import tables as t
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class Model:
 
 
 class Registry:
-    """The model that the ledger says is active, loaded once per process and kept in step."""
+    """The model in force, loaded once per process and kept in step with the ledger."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -75,23 +75,15 @@ class Registry:
         self.active: Model | None = None
 
     def refresh(self) -> Model | None:
-        """Look which model is active and load it if it is another one."""
+        """Read which model is in force and load it if it is another one."""
         with self._lock:
             with database.reading(self._engine) as connection:
-                wanted = active_model(connection)
+                wanted = versions.active_id(connection)
                 if wanted is None or (self.active is not None and self.active.id == wanted):
                     return self.active
-                c = t.models.c
-                row = connection.execute(sa.select(*c["name", "content"]).where(c.id == wanted)).one()
-            self.active = Model(wanted, row.name, load(row.content))
+                name, content = versions.read_content(connection, wanted)
+            self.active = Model(wanted, name, load(content))
             return self.active
-
-
-def active_model(connection: sa.Connection) -> int | None:
-    """The model of the latest activation."""
-    c = t.activations.c
-    found = connection.execute(sa.select(c.model_id).order_by(c.id.desc()).limit(1)).scalar()
-    return None if found is None else int(found)
 
 
 def load(content: bytes) -> DeCCaF:
@@ -107,6 +99,6 @@ def by_maker(scored: Scored, row: int) -> dict[str, float]:
     return dict(zip(scored.makers, scored.loss[row].tolist(), strict=True))
 
 
-def said(scored: Scored, row: int) -> str:
+def machine_decision(scored: Scored, row: int) -> str:
     """What the machine would decide about one case, as JSON."""
     return json.dumps(scored.classes[int(scored.says[row])])

@@ -1,17 +1,16 @@
 """What if somebody had more time, or less: today's cases, solved again with other capacities.
 
-The losses are those of the ledger, so nothing is scored twice. Where more cases are expected than have come
-so far, those stand for them: capacities are scaled down to the cases seen, the cost up to the whole day.
+The losses are those of the ledger, so nothing is scored twice. Where more cases are expected than have
+come so far, these represent them: capacities are scaled down to the cases seen, the cost up to the whole
+day.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
@@ -20,7 +19,8 @@ from numpy.typing import NDArray
 from deccaf.assign import solve
 from deccaf.data.costs import MACHINE
 from deccaf.errors import CapacityError
-from deccaf.service.ledger import ledger
+from deccaf.service.ledger import shifts
+from deccaf.service.ledger.assignments import loss_matrix
 from deccaf.service.store import tables as t
 
 Floats = NDArray[np.float64]
@@ -76,7 +76,7 @@ class Scenario:
 
 
 class Days:
-    """Days that were looked at lately: a slider asks many times about the same one."""
+    """Days that were asked about lately: a slider asks many times about the same one."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[int, ...], tuple[Day, list[tuple[float, float]]]] = OrderedDict()
@@ -111,34 +111,15 @@ def read_day(connection: sa.Connection, shift_id: int) -> Day | None:
     rows = connection.execute(query).all()
     if len(rows) < FEWEST:
         return None
-    r = t.roster.c
-    places = connection.execute(sa.select(t.roster).where(r.shift_id == shift_id)).all()
-    makers = tuple(sorted((p.maker for p in places), key=lambda m: (m != MACHINE, m)))
-    loss = _matrix(connection, rows, makers)
+    roster = shifts.read_roster(connection, shift_id)
+    makers = tuple(seat.maker for seat in roster)
+    loss = loss_matrix(connection, rows, makers)
     usable = np.isfinite(loss).any(axis=1)
-    seen = sum(p.used for p in places)
-    expected = connection.execute(
-        sa.select(t.shifts.c.expected_cases).where(t.shifts.c.id == shift_id)
-    ).scalar()
+    seen = sum(seat.used for seat in roster)
+    expected = shifts.read_shift(connection, shift_id).expected_cases
     spent = float(sum(row.expected_loss for row in rows)) * seen / len(rows)
-    capacity = {p.maker: 0 if p.absent else p.capacity for p in places}
+    capacity = {seat.maker: 0 if seat.absent else seat.capacity for seat in roster}
     return Day(shift_id, makers, loss[usable], capacity, seen, max(expected or 0, seen), spent)
-
-
-def _matrix(connection: sa.Connection, rows: Sequence[Any], makers: tuple[str, ...]) -> Floats:
-    """One row per case in the order of `makers`; rows of one pricing are read together."""
-    loss = np.full((len(rows), len(makers)), np.inf)
-    by_pricing: dict[int, list[int]] = {}
-    for k, row in enumerate(rows):
-        by_pricing.setdefault(row.pricing_id, []).append(k)
-    for pricing_id, places in by_pricing.items():
-        names, _ = ledger.pricing(connection, pricing_id)
-        known = [j for j, name in enumerate(names) if name in makers]
-        columns = [makers.index(names[j]) for j in known]
-        values = json.loads("[" + ",".join(rows[k].losses for k in places) + "]")
-        table = np.array(values, np.float64).reshape(len(places), len(names))
-        loss[np.ix_(places, columns)] = np.where(np.isnan(table), np.inf, table)[:, known]
-    return loss
 
 
 def ask(day: Day, points: list[tuple[float, float]], team: float, changes: Mapping[str, int]) -> Scenario:
@@ -184,9 +165,9 @@ def _curve(day: Day) -> list[tuple[float, float]]:
 
 def _state(connection: sa.Connection, shift_id: int) -> tuple[int, ...]:
     """What the day's numbers depend on."""
-    a, r = t.assignments.c, t.roster.c
+    a = t.assignments.c
     last = connection.execute(
         sa.select(a.id).where(a.shift_id == shift_id).order_by(a.id.desc()).limit(1)
     ).scalar()
-    roster = sa.select(r.maker, r.capacity, r.absent).where(r.shift_id == shift_id).order_by(r.maker)
-    return shift_id, last or 0, hash(tuple(tuple(row) for row in connection.execute(roster)))
+    roster = shifts.read_roster(connection, shift_id)
+    return shift_id, last or 0, hash(tuple((seat.maker, seat.capacity, seat.absent) for seat in roster))
