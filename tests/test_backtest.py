@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deccaf import Cases, Columns, Costs, Decisions
+from deccaf import Costs, History
 from deccaf.backtest.parts import _whole_shares
 from deccaf.backtest.report import backtest_report, calibration_table, cost_table
 from deccaf.backtest.run import Backtest, Options, backtest
 from deccaf.cli import main
+from deccaf.data.config import Config
 from deccaf.errors import ConfigError, DataError
 
 COSTS = Costs.binary(1.0, 1.0)
@@ -59,9 +60,16 @@ def team(
     return cases, log, error
 
 
-def tables(cases: pd.DataFrame, log: pd.DataFrame, **columns: object) -> tuple[Cases, Decisions]:
-    checked = Cases.from_frame(cases, columns=Columns(**{"group": ("patient",), **columns}), costs=COSTS)
-    return checked, Decisions.from_frame(log, cases=checked)
+def tables(
+    cases: pd.DataFrame, log: pd.DataFrame, review_cost: object = 0.0, **columns: object
+) -> tuple[History, Config]:
+    config = Config.model_validate(
+        {
+            "columns": {"group": ("patient",), **columns},
+            "costs": {"false_positive": 1.0, "false_negative": 1.0, "review_cost": review_cost},
+        }
+    )
+    return History.from_frames(cases, log, config), config
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +77,7 @@ def gain() -> Backtest:
     """Experts who differ, three of four decide each case."""
     cases, log, _ = team(1200, differ=True, per_case=3)
     options = Options(QUICK, split="time", draws=2, capacity_share=0.6)
-    return backtest(*tables(cases, log.drop(columns="propensity")), COSTS, options, review_cost={"ann": 0.01})
+    return backtest(*tables(cases, log.drop(columns="propensity"), {"ann": 0.01}), options)
 
 
 def test_known_outcomes_show_what_choosing_among_experts_saves(gain: Backtest) -> None:
@@ -107,7 +115,7 @@ def test_the_report_has_every_section(gain: Backtest, tmp_path: Path) -> None:
 
 def test_equal_experts_give_no_gain_and_the_report_says_so() -> None:
     cases, log, _ = team(600, differ=False, per_case=2, seed=3)
-    found = backtest(*tables(cases, log), COSTS, Options(QUICK, split="group", folds=2, draws=1))
+    found = backtest(*tables(cases, log), Options(QUICK, split="group", folds=2, draws=1))
     assert found.folds == 2
     assert found.test_cases == 600
     assert "No gain from choosing among the experts" in " ".join(found.verdict())
@@ -118,7 +126,7 @@ def test_equal_experts_give_no_gain_and_the_report_says_so() -> None:
 @pytest.fixture(scope="module", params=[0.0, 1.5], ids=["random history", "other history"])
 def estimated(request: pytest.FixtureRequest) -> tuple[Backtest, float, pd.DataFrame]:
     cases, log, error = team(1600, differ=True, per_case=1, seed=5, lean=request.param)
-    found = backtest(*tables(cases, log, group=()), COSTS, Options(QUICK, capacity_share=2.0))
+    found = backtest(*tables(cases, log, group=()), Options(QUICK, capacity_share=2.0))
     return found, request.param, pd.DataFrame(error)
 
 
@@ -143,7 +151,7 @@ def test_estimates_from_one_decision_agree_with_the_simulators_truth(
 
 def test_propensities_are_estimated_where_they_were_not_kept() -> None:
     cases, log, _ = team(800, differ=True, per_case=1, seed=6, lean=2.0)
-    found = backtest(*tables(cases, log.drop(columns="propensity"), group=()), COSTS, Options(QUICK))
+    found = backtest(*tables(cases, log.drop(columns="propensity"), group=()), Options(QUICK))
     notes = " ".join(found.notes)
     assert "estimated as a model of who got which case" in notes
     assert "history was not random: the features predict who got a case" in notes
@@ -166,13 +174,13 @@ def test_options_that_make_no_sense(options: dict, message: str) -> None:
 def test_histories_that_cannot_be_tested() -> None:
     cases, log, _ = team(300, differ=True, per_case=1)
     with pytest.raises(ConfigError, match="no time column"):
-        backtest(*tables(cases.drop(columns="time"), log), COSTS, Options(QUICK, split="time"))
+        backtest(*tables(cases.drop(columns="time"), log), Options(QUICK, split="time"))
     with pytest.raises(ConfigError, match="at least 50 groups"):
-        backtest(*tables(cases, log, group=()), COSTS, Options(QUICK, split="group"))
-    with pytest.raises(DataError, match="needs labels"):
-        backtest(*tables(cases.drop(columns="label"), log), COSTS, Options(QUICK))
+        backtest(*tables(cases, log, group=()), Options(QUICK, split="group"))
+    with pytest.raises(DataError, match="no label column"):
+        backtest(*tables(cases.drop(columns="label"), log), Options(QUICK))
     with pytest.raises(DataError, match="at least 100 decisions"):
-        backtest(*tables(cases, log.iloc[:50]), COSTS, Options(QUICK))
+        backtest(*tables(cases, log.iloc[:50]), Options(QUICK))
 
 
 def test_the_command(

@@ -24,8 +24,8 @@ from deccaf.benchmark.scene import Setting
 from deccaf.benchmark.store import Store
 from deccaf.benchmark.world import Source
 from deccaf.cli import app
+from deccaf.data.cases import Cases
 from deccaf.data.schema import Columns
-from deccaf.data.tables import Cases
 from deccaf.errors import ConfigError, DataError
 from deccaf.policies import POLICIES as POLICIES_BY_NAME
 from deccaf.policies import Decided, policy

@@ -79,7 +79,7 @@ def test_without_a_plan_the_best_maker_is_explained(model: DeCCaF) -> None:
     assert set(found.features["feature"]) == set(WORLD.features.columns)
     with pytest.raises(DataError, match="say which one"):
         model.explain(WORLD.features)
-    with pytest.raises(DataError, match="no case of X is called 'z'"):
+    with pytest.raises(DataError, match="no case is called 'z'"):
         model.explain(WORLD.features, case="z")
 
 

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import check_estimator
 
-from deccaf import Capacity, Cases, Costs, DeCCaF, Decisions, Schema, estimator
+from deccaf import Capacity, Cases, Costs, DeCCaF, Decisions, History, Schema, estimator
 from deccaf.data.costs import expected_loss
 from deccaf.errors import CapacityError, ConfigError, DataError
 from deccaf.models.budgets import candidates
@@ -214,7 +214,9 @@ def test_checked_tables_give_the_same_model(world: World, model: DeCCaF) -> None
     frame = world.features.assign(label=world.truth, time=world.time)
     cases = Cases.from_frame(frame, costs=COSTS)
     log = pd.DataFrame({"case_id": frame.index, "expert_id": world.expert, "decision": world.decision})
-    other = DeCCaF(COSTS, **LIGHT).fit_cases(cases, Decisions.from_frame(log.assign(seconds=90.0)))
+    other = DeCCaF(COSTS, **LIGHT).fit_history(
+        History.of(cases, Decisions.from_frame(log.assign(seconds=90.0)))
+    )
     np.testing.assert_allclose(other.expected_loss(cases), model.expected_loss(world.features))
     plan = other.assign(cases.take(np.arange(40)), {"e0": 4})
     assert plan.summary.makers.loc["e0", "next_hour"] == pytest.approx(40 * plan.prices.loc["all", "e0"])

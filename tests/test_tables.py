@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from deccaf import Cases, Columns, Costs, DataError, DeccafWarning, Decisions, Schema
-from deccaf.data.tables import latest_share
+from deccaf.data.cases import latest_share
 
 
 def test_every_column_gets_its_part(cases_frame: pd.DataFrame) -> None:

@@ -7,9 +7,11 @@ machine, so that the expected cost of errors is least and nobody gets more work 
 from typing import TYPE_CHECKING, Any
 
 from deccaf.data.capacity import Capacity
+from deccaf.data.cases import Cases
 from deccaf.data.costs import MACHINE, Costs, expected_loss
+from deccaf.data.decisions import Decisions
+from deccaf.data.history import History
 from deccaf.data.schema import Columns, Schema
-from deccaf.data.tables import Cases, Decisions
 from deccaf.errors import (
     CapacityError,
     ConfigError,
@@ -39,6 +41,7 @@ __all__ = [
     "DeccafError",
     "DeccafWarning",
     "Decisions",
+    "History",
     "ModelFileError",
     "Plan",
     "Schema",

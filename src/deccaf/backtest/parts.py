@@ -11,12 +11,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from deccaf.data.costs import Costs
+from deccaf.data.cases import Cases
+from deccaf.data.config import Config
+from deccaf.data.costs import Costs, review_costs
+from deccaf.data.decisions import Decisions
 from deccaf.data.history import History
-from deccaf.data.tables import Cases, Decisions
-from deccaf.estimator import splitting_group
+from deccaf.estimator import DeCCaF
 from deccaf.evaluate.off_policy import logged
-from deccaf.models.methods import Learned, Settings, learn
+from deccaf.models.methods import Learned
 from deccaf.policies import Beliefs, Correctness, Decided, Policy, Room, find, optimal
 
 if TYPE_CHECKING:
@@ -62,17 +64,29 @@ def needs_of(policies: Sequence[str]) -> set[str]:
 class Part:
     """One split of the history."""
 
-    cases: Cases
-    log: Decisions
-    position: Ints
-    """For every decision, the position of its case."""
+    history: History
+    config: Config
     costs: Costs
     experts: tuple[str, ...]
     test: Mask
     train: Mask
     share: float
-    review_cost: float | Mapping[str, float]
     propensity: Array | None
+
+    @property
+    def cases(self) -> Cases:
+        """All cases, of both parts."""
+        return self.history.cases
+
+    @property
+    def log(self) -> Decisions:
+        """All decisions, of both parts."""
+        return self.history.log
+
+    @property
+    def position(self) -> Ints:
+        """For every decision, the position of its case."""
+        return self.history.case
 
     @cached_property
     def rows(self) -> Ints:
@@ -95,9 +109,7 @@ class Part:
     @cached_property
     def review(self) -> Array:
         """What it costs to ask each expert."""
-        if not isinstance(self.review_cost, Mapping):
-            return np.full(len(self.experts), float(self.review_cost))
-        return np.array([float(self.review_cost.get(name, 0.0)) for name in self.experts])
+        return review_costs(self.config.costs.review_cost, self.experts)
 
     @cached_property
     def decisions(self) -> Ints:
@@ -118,22 +130,6 @@ class Part:
         """Everybody has their share of what they really had; the machine has no limit."""
         upper = np.append(len(self.rows), _whole_shares(np.asarray(self.share * self.loads, np.float64)))
         return Room(np.zeros(len(upper), np.int64), np.minimum(upper, len(self.rows)), eligible, "test part")
-
-    def history(self, drawn: Ints) -> History:
-        """What there is to learn from, with these decisions of the log."""
-        train, place = np.flatnonzero(self.train), np.cumsum(self.train) - 1
-        group = splitting_group(self.cases)
-        return History(
-            features=self.cases.features.iloc[train],
-            label=np.asarray(self.cases.label)[train],
-            amounts=self.cases.amounts.iloc[train],
-            time=None if self.cases.time is None else self.cases.time.iloc[train].reset_index(drop=True),
-            group=None if group is None else group.iloc[train].reset_index(drop=True),
-            weight=None,
-            case=place[self.position[drawn]].astype(np.int64),
-            expert=self.log.expert.iloc[drawn],
-            decision=self.log.decision[drawn],
-        )
 
 
 def _whole_shares(shares: Array) -> Ints:
@@ -234,17 +230,15 @@ def _drawn(part: Part, rng: np.random.Generator) -> Ints:
 
 def _beliefs(part: Part, options: Options, drawn: Ints) -> Beliefs:
     """What the models say of the test cases, after learning from the drawn decisions."""
-    history = part.history(drawn)
+    history = part.history.take(part.train, drawn)
     features = part.cases.features.iloc[part.rows]
     methods = {"q": "deccaf", "hem": "paper", "ova": "ova"}
     fitted: dict[str, Learned] = {}
     classifier = None
     for need, method in methods.items():
         if need in needs_of(options.policies):
-            settings = Settings(
-                method=method, classes=len(part.costs.classes), budget=options.budget, seed=options.seed
-            )
-            fitted[need] = learn(history, settings, part.costs, classifier if need == "ova" else None)
+            model = DeCCaF.from_config(part.config).set_params(method=method)
+            fitted[need] = model.fit_history(history, classifier if need == "ova" else None).learned_
             classifier = fitted[need].classifier if need == "hem" else classifier
     paper = {
         name: Correctness(m.classifier.predict(features), m.decisions.predict(features, part.experts))  # type: ignore[union-attr]

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from deccaf.backtest.run import Backtest
-from deccaf.estimator import MANY_GROUPS
+from deccaf.data.history import MANY_GROUPS
 from deccaf.evaluate.fairness import by_group
 from deccaf.evaluate.measures import measure_by_expert, reliability
 from deccaf.report import figures

@@ -12,7 +12,7 @@ Everybody's room is a share of what they really decided in the test part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,10 +21,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from deccaf.backtest.parts import BLIND, HISTORY, LOCAL, Part, Tested, estimated_part, known_part
-from deccaf.data.costs import Costs
-from deccaf.data.tables import Cases, Decisions, latest_share
+from deccaf.data.cases import Cases, latest_share
+from deccaf.data.config import Config
+from deccaf.data.history import History, splitting_group
 from deccaf.errors import ConfigError, DataError
-from deccaf.estimator import splitting_group
 from deccaf.evaluate.off_policy import Estimate, mean_with_interval
 from deccaf.evaluate.propensity import estimate_propensities, given_propensities_notes
 from deccaf.policies import find
@@ -51,7 +51,6 @@ class Options:
     test_share: float = 0.25
     draws: int = 3
     """Draws of one decision per training case, where cases have several."""
-    budget: str = "quick"
     seed: int = 0
     confidence: float = 0.95
 
@@ -124,39 +123,33 @@ def _among(saved: pd.Series) -> str:
 
 
 def backtest(
-    cases: Cases,
-    log: Decisions,
-    costs: Costs,
-    options: Options,
-    review_cost: float | Mapping[str, float] = 0.0,
-    step: Callable[[str], None] = lambda _: None,
+    history: History, config: Config, options: Options, step: Callable[[str], None] = lambda _: None
 ) -> Backtest:
     """Split, learn, plan, and count what it would have cost; `step` hears what is being done."""
-    cases, log, notes = _usable(cases, log)
-    experts = log.experts
-    position = cases.positions(log.case)
-    decided = np.bincount(position, minlength=len(cases)) > 0
-    known = bool(len(log) >= MANY * decided.sum())
+    config = config.model_copy(update={"model": config.model.model_copy(update={"seed": options.seed})})
+    history, notes = _usable(history)
+    cases, experts = history.cases, history.log.experts
+    decided = np.bincount(history.case, minlength=len(cases)) > 0
+    known = bool(len(history.log) >= MANY * decided.sum())
     if not known:
-        log, position, dropped = _one_each(log, position, options.seed)
+        history, dropped = _one_each(history, options.seed)
         notes += (
             [f"{dropped:,} further decisions on cases that had one already were left out"] if dropped else []
         )
     folds = _folds(cases, options)
-    test_decisions = sum(int(mask[position].sum()) for mask in folds)
+    test_decisions = sum(int(mask[history.case].sum()) for mask in folds)
     test_cases = sum(int((mask & decided).sum()) for mask in folds)
     share = options.capacity_share
     if share is None:
         share = 0.5 * test_cases / max(test_decisions, 1)
     propensity = None
     if not known:
-        propensity, more = _propensities(cases, log, position, experts, options.seed)
+        propensity, more = _propensities(history, experts, options.seed)
         notes += more
+    costs = config.costs.build()
     tested: list[Tested] = []
     for number, mask in enumerate(folds, 1):
-        part = Part(
-            cases, log, position, costs, experts, mask & decided, ~mask, share, review_cost, propensity
-        )
+        part = Part(history, config, costs, experts, mask & decided, ~mask, share, propensity)
         if known:
             for draw in range(options.draws):
                 step(f"Split {number} of {len(folds)}, draw {draw + 1} of {options.draws}")
@@ -165,19 +158,17 @@ def backtest(
             step(f"Split {number} of {len(folds)}")
             tested.append(estimated_part(part, options))
     train = int(np.mean([(~mask).sum() for mask in folds]))
-    return _collected(tested, cases, log, position, options, known, tuple(notes), train, len(folds))
+    return _collected(tested, cases, options, known, tuple(notes), train, len(folds))
 
 
-def _usable(cases: Cases, log: Decisions) -> tuple[Cases, Decisions, list[str]]:
+def _usable(history: History) -> tuple[History, list[str]]:
     """Cases whose truth is known, with notes on what was left out."""
-    if cases.label is None:
-        raise DataError("a backtest needs labels; name the column under [columns] label")
-    known = cases.label >= 0
+    known = history.label >= 0
     notes = []
     if not known.all():
         notes.append(f"{(~known).sum():,} cases without a label yet were left out")
-        cases = cases.take(known)
-        log = log.of(cases)
+        history = history.take(known)
+    cases, log = history.cases, history.log
     undecided = len(cases) - log.case.nunique()
     if undecided:
         notes.append(f"{undecided:,} cases that nobody decided were learned from, but not tested on")
@@ -190,14 +181,14 @@ def _usable(cases: Cases, log: Decisions) -> tuple[Cases, Decisions, list[str]]:
         notes.append(f"feature {missing.idxmax()!r} is missing in {missing.max():.0%} of the cases")
     if len(log) < 100:
         raise DataError(f"a backtest needs at least 100 decisions on labelled cases, got {len(log)}")
-    return cases, log, notes
+    return history, notes
 
 
-def _one_each(log: Decisions, position: Ints, seed: int) -> tuple[Decisions, Ints, int]:
+def _one_each(history: History, seed: int) -> tuple[History, int]:
     """One decision per case, drawn at random."""
-    order = np.random.default_rng(seed).permutation(len(log))
-    rows = np.sort(order[np.unique(position[order], return_index=True)[1]])
-    return log.take(rows), position[rows], len(log) - len(rows)
+    order = np.random.default_rng(seed).permutation(len(history.log))
+    rows = np.sort(order[np.unique(history.case[order], return_index=True)[1]])
+    return history.take(np.arange(len(history.cases)), rows), len(history.log) - len(rows)
 
 
 def _folds(cases: Cases, options: Options) -> list[NDArray[np.bool_]]:
@@ -222,14 +213,13 @@ def _folds(cases: Cases, options: Options) -> list[NDArray[np.bool_]]:
     return [place == fold for fold in range(folds)]
 
 
-def _propensities(
-    cases: Cases, log: Decisions, position: Ints, experts: tuple[str, ...], seed: int
-) -> tuple[Array, list[str]]:
+def _propensities(history: History, experts: tuple[str, ...], seed: int) -> tuple[Array, list[str]]:
+    log = history.log
     if log.propensity is not None:
         given = log.propensity.to_numpy(np.float64)
         return given, given_propensities_notes(given)
     codes = pd.Index(experts).get_indexer(pd.Index(log.expert))
-    found = estimate_propensities(cases.features.iloc[position], codes, len(experts), seed)
+    found = estimate_propensities(history.features.iloc[history.case], codes, len(experts), seed)
     how = "everybody's share of the work" if found.random else "a model of who got which case"
     return found.of(codes), [f"propensities were not given: estimated as {how}", *found.notes()]
 
@@ -237,8 +227,6 @@ def _propensities(
 def _collected(
     tested: list[Tested],
     cases: Cases,
-    log: Decisions,
-    position: Ints,
     options: Options,
     known: bool,
     notes: tuple[str, ...],

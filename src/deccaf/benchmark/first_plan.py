@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from deccaf.assign import Assignment, AssignmentProblem, solve_batches, verify
 from deccaf.data.capacity import Capacity
+from deccaf.data.cases import Cases
 from deccaf.data.costs import MACHINE, Costs
-from deccaf.data.tables import Cases
 from deccaf.errors import DataError
 from deccaf.policies import Beliefs
 from deccaf.report import figures

@@ -14,8 +14,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from deccaf.benchmark.profile import MonthsTable, TeamTable
+from deccaf.data.cases import Cases
 from deccaf.data.costs import Costs
-from deccaf.data.tables import Cases, Decisions
+from deccaf.data.decisions import Decisions
 from deccaf.errors import DataError
 from deccaf.simulate.history import random_history
 from deccaf.simulate.seeds import stream

@@ -10,7 +10,6 @@ import typer
 
 from deccaf.cli.common import JsonOption, say, show_table, steps, warnings_said
 from deccaf.data.config import Config
-from deccaf.data.tables import Cases, Decisions
 
 
 def backtest(
@@ -42,13 +41,9 @@ def backtest(
     from deccaf.backtest.report import backtest_report, cost_table
     from deccaf.backtest.run import DEFAULT, Options
     from deccaf.backtest.run import backtest as run
-    from deccaf.data.history import check_history
+    from deccaf.data.history import History
 
     settings = Config.read(config)
-    costs = settings.costs.build()
-    table = Cases.read(cases, columns=settings.columns, costs=costs)
-    log = Decisions.read(decisions, classes=costs.classes, cases=table)
-    check_history(table, log)
     chosen = tuple(name.strip() for name in policies.split(",") if name.strip()) or DEFAULT
     options = Options(
         policies=chosen,
@@ -57,11 +52,10 @@ def backtest(
         folds=folds,
         test_share=test_share,
         draws=draws,
-        budget=settings.model.budget,
         seed=settings.model.seed if seed is None else seed,
     )
     with steps(30) as step, warnings_said():
-        found = run(table, log, costs, options, settings.costs.review_cost, step)
+        found = run(History.read(cases, decisions, settings), settings, options, step)
     page = None if out is None else backtest_report(found, f"Backtest on {cases.name}").write(out)
     if as_json:
         records = json.loads(cost_table(found).to_json(orient="records"))

@@ -11,9 +11,10 @@ import typer
 
 from deccaf.cli.common import JsonOption, show_table, warnings_said
 from deccaf.data.capacity import Capacity
+from deccaf.data.cases import Cases
 from deccaf.data.config import Config
 from deccaf.data.costs import MACHINE
-from deccaf.data.tables import Cases, Decisions
+from deccaf.data.decisions import Decisions
 
 
 def check(

@@ -10,8 +10,8 @@ import typer
 
 from deccaf.benchmark.sections.team import TeamStudy, study_team, team_report
 from deccaf.cli.common import JsonOption, SeedOption, say, show_table, steps
+from deccaf.data.cases import Cases
 from deccaf.data.files import read_frame, write_frame
-from deccaf.data.tables import Cases
 from deccaf.simulate.history import random_history
 from deccaf.simulate.teams.build import build_team, fitting_cases, protected_groups, reference_cost
 from deccaf.simulate.teams.config import TeamConfig

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from deccaf.data.costs import MACHINE
 from deccaf.data.files import read_frame
-from deccaf.data.tables import names_of
+from deccaf.data.values import names_of
 from deccaf.errors import CapacityError, ConfigError, DataError, did_you_mean, show
 
 UNLIMITED = 2**62

@@ -1,4 +1,4 @@
-"""The door for tables: pandas, polars, arrays or checked `Cases` come in, the same kind goes out.
+"""The door for tables: pandas, polars or arrays come in, the same kind goes out.
 
 Nothing here writes to what it is given.
 """
@@ -15,8 +15,6 @@ import pandas as pd
 import pyarrow as pa
 
 from deccaf.data.costs import Costs
-from deccaf.data.schema import Schema
-from deccaf.data.tables import Cases
 from deccaf.errors import DataError
 
 CASE = "case_id"
@@ -34,20 +32,25 @@ class Input:
     ids: pd.Index
     given: Any
     """What the caller gave, whose kind the answer has."""
+    case: str = CASE
+    """The column that names the cases, if the table has it."""
+
+    @property
+    def named(self) -> bool:
+        """Whether a column names the cases."""
+        return self.case in self.frame
 
     def __len__(self) -> int:
         return len(self.frame)
 
 
-def read_input(X: Any, costs: Costs, names: Sequence[str] | None = None) -> Input:
+def read_input(X: Any, costs: Costs, names: Sequence[str] | None = None, case: str = CASE) -> Input:
     """Any table of cases; arrays get `names`."""
-    if isinstance(X, Cases):
-        return Input(X.features, X.amounts, X.ids, X.features)
     frame = as_pandas(X, names)
     if costs.columns:
         costs.check_amounts(frame)
-    ids = pd.Index(frame[CASE]) if CASE in frame else frame.index
-    return Input(frame, frame[list(costs.columns)].astype("float64"), ids, X)
+    ids = pd.Index(frame[case]) if case in frame else frame.index
+    return Input(frame, frame[list(costs.columns)].astype("float64"), ids, X, case)
 
 
 def as_pandas(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
@@ -75,11 +78,6 @@ def as_pandas(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
 def default_names(count: int) -> list[str]:
     """Names for the columns of an array."""
     return [f"x{place}" for place in range(count)]
-
-
-def feature_frame(table: Input, schema: Schema) -> pd.DataFrame:
-    """The features as models take them: float64 and categories."""
-    return schema.cast(table.frame)
 
 
 def same_kind(frame: pd.DataFrame, given: Any) -> Any:

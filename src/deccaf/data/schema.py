@@ -96,13 +96,10 @@ class Schema:
             index=frame.index,
         )
 
-    def unseen(self, frame: pd.DataFrame) -> dict[str, int]:
-        """How many values of each category are levels that the schema does not know."""
-        counts = {}
-        for feature in self.features:
-            if feature.kind == "category":
-                known = _as_text(frame[feature.name]).isin(feature.levels) | frame[feature.name].isna()
-                counts[feature.name] = int((~known).sum())
+    def unseen(self, frame: pd.DataFrame, cast: pd.DataFrame) -> dict[str, int]:
+        """How many values of each category are levels that the schema does not know; `cast` is their cast."""
+        categories = [feature.name for feature in self.features if feature.kind == "category"]
+        counts = {name: int((cast[name].isna() & frame[name].notna()).sum()) for name in categories}
         return {name: count for name, count in counts.items() if count}
 
     def to_dict(self) -> list[dict[str, Any]]:

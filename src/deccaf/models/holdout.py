@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from deccaf.data.tables import latest_share
+from deccaf.data.cases import latest_share
 from deccaf.errors import DataError
 
 Mask = NDArray[np.bool_]

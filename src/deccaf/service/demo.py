@@ -23,9 +23,11 @@ import numpy as np
 import pandas as pd
 import sqlalchemy as sa
 
+from deccaf.data.cases import Cases
 from deccaf.data.costs import Costs
+from deccaf.data.decisions import Decisions
+from deccaf.data.history import History
 from deccaf.data.schema import Columns
-from deccaf.data.tables import Cases, Decisions
 from deccaf.estimator import DeCCaF
 from deccaf.service.core import Service
 from deccaf.service.decide.arrivals import Incoming
@@ -89,7 +91,7 @@ def build_stage(applications: int = 120_000, seed: int = 0) -> Stage:
     later = np.random.default_rng(seed).random(len(cases)) < _COMING
     past, coming = cases.take(~later), cases.take(later)  # by lot, not by time: a quiet day has no drift
     log_ = Decisions.from_frame(random_history(team, past, seed), cases=past, classes=costs.classes)
-    model = DeCCaF(costs, decision_parts=("rates", "pooled")).fit_cases(past, log_)
+    model = DeCCaF(costs, decision_parts=("rates", "pooled")).fit_history(History.of(past, log_))
     order = np.random.default_rng(seed).permutation(len(coming))  # months mixed, for the same reason
     ids = [coming.ids[k] for k in order]
     plain = frame.set_index("case_id").loc[ids, cases.schema.names].astype(object)

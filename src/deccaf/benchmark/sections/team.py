@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from deccaf.benchmark.sections import team_figures as figures
+from deccaf.data.cases import Cases
 from deccaf.data.costs import Costs
-from deccaf.data.tables import Cases
 from deccaf.evaluate.agreement import agreement_table, complementarity, error_by_group, outcome_table
 from deccaf.report.page import Report, Section
 from deccaf.simulate.seeds import Seed

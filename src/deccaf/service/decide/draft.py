@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from deccaf.assign import Assignment, AssignmentProblem, verify
 from deccaf.data.capacity import Capacity
-from deccaf.planning.plan import Scored
+from deccaf.planning.scored import Scored
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]

@@ -14,8 +14,11 @@ import sqlalchemy as sa
 from deccaf.data.capacity import UNLIMITED
 from deccaf.data.costs import MACHINE
 from deccaf.errors import CapacityError
-from deccaf.planning.plan import Plan, Scored, changed, make_plan
+from deccaf.planning.plan import Plan
+from deccaf.planning.planner import make_plan
 from deccaf.planning.random_sharing import random_cost
+from deccaf.planning.scored import Scored
+from deccaf.planning.what_if import changed
 from deccaf.service.decide.draft import Bools, Draft, Ints, allowed, only, roster_capacity
 from deccaf.service.decide.lottery import draw_lottery, no_lottery
 from deccaf.service.decide.registry import Model
@@ -114,8 +117,7 @@ def what_if(draft: Draft, changes: Mapping[str, str]) -> OtherPlan:
         raise not_found("maker on this plan's roster", unknown[0])
     may = draft.allowed()
     capacity = roster_capacity(draft.roster)
-    for maker, change in changes.items():
-        capacity = changed(capacity, maker, change)
+    capacity = changed(capacity, changes)
     room = capacity.upper[list(draft.scored.makers)].to_numpy()[0]
     lot = _fitting(draft.lot, room)
     plan = make_plan(draft.scored, only(capacity, draft.scored, may, lot))

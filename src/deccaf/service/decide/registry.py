@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from deccaf.data.costs import MACHINE
 from deccaf.data.rows import CaseRows, check_row
 from deccaf.estimator import DeCCaF
-from deccaf.planning.plan import Scored
+from deccaf.planning.scored import Scored
 from deccaf.service.ledger import versions
 from deccaf.service.store import database
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 from deccaf.data.costs import MACHINE, Class
 from deccaf.data.schema import require_columns
-from deccaf.data.tables import names_of
+from deccaf.data.values import names_of
 from deccaf.errors import DataError, show
 from deccaf.simulate.teams.features import Array, TeamFeatures
 

@@ -1,6 +1,6 @@
-"""Draw the price of each wish: what a day costs when rules are added to everybody's limits, one at a time.
+"""Draw the price of each constraint: what a day costs when rules join everybody's limits, one at a time.
 
-python examples/price_of_wishes.py [--out wishes.png] [--cases 2000]
+python examples/price_of_constraints.py [--out constraints.png] [--cases 2000]
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from deccaf import Costs, DeCCaF
 
-WISHES: dict[str, dict[str, Any]] = {
+CONSTRAINTS: dict[str, dict[str, Any]] = {
     "minutes: 200 for each": {
         "minutes": {"minutes": "work", "capacity": dict.fromkeys(("ann", "bob", "cyd"), 200.0)}
     },
@@ -29,9 +29,9 @@ WISHES: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
-    """Three experts who lean differently; the same day planned under each wish."""
+    """Three experts who lean differently; the same day planned under each constraint."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("--out", default="wishes.png")
+    parser.add_argument("--out", default="constraints.png")
     parser.add_argument("--cases", type=int, default=2_000)
     options = parser.parse_args()
 
@@ -42,17 +42,17 @@ def main() -> None:
     day, roster = frame.iloc[:200], dict.fromkeys(model.experts_, 66)
     free = model.assign(day, roster).summary.cost
     prices = {}
-    for name, wish in WISHES.items():
-        plan = model.assign(day, roster, constraints=wish)
+    for name, constraint in CONSTRAINTS.items():
+        plan = model.assign(day, roster, constraints=constraint)
         prices[name] = plan.summary.cost - free
-        binds = ", ".join(part for part in plan.wishes["binds"] if part)
+        binds = ", ".join(part for part in plan.constraints["binds"] if part)
         print(f"{name:36} {prices[name]:+8.3f}   {binds}")
     draw(prices, free, options.out)
     print(f"Picture: {options.out}")
 
 
 def draw(prices: dict[str, float], free: float, path: str) -> None:
-    """One bar per wish."""
+    """One bar per constraint."""
     figure = Figure(figsize=(8, 3.6), layout="constrained")
     axes = figure.subplots()
     names = list(prices)[::-1]
@@ -60,9 +60,9 @@ def draw(prices: dict[str, float], free: float, path: str) -> None:
     axes.bar_label(bars, fmt="{:+.1f} %", padding=4)
     axes.axvline(0.0, color="#1f2933", linewidth=1)
     axes.margins(x=0.15)
-    axes.set_xlabel("Change of the day's expected cost against the plan without wishes, %")
+    axes.set_xlabel("Change of the day's expected cost against the plan without constraints, %")
     dearest = max(prices, key=lambda name: prices[name])
-    figure.suptitle(f"Every wish has its price; dearest here: {dearest}", x=0.02, ha="left")
+    figure.suptitle(f"Every constraint has its price; dearest here: {dearest}", x=0.02, ha="left")
     figure.savefig(path, dpi=130)
 
 

@@ -1,0 +1,82 @@
+"""Columns of a table as what they mean: names, classes, numbers within bounds, ids that are looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from deccaf.data.costs import Class
+from deccaf.data.schema import no_missing
+from deccaf.errors import DataError, show
+
+Codes = NDArray[np.int64]
+
+
+def names_of(values: pd.Series) -> pd.Series:
+    """Names of people or batches as text, however the file spelled them (3, 3.0 and '3' are one)."""
+    values = no_missing(values)
+    if pd.api.types.is_float_dtype(values.dtype) and (values % 1 == 0).all():
+        values = values.astype("int64")
+    return values.astype(str)
+
+
+def class_codes(
+    values: pd.Series, classes: Sequence[Class], ids: Sequence[Any] | pd.Series | pd.Index
+) -> Codes:
+    """Positions of `values` in `classes`, -1 where missing; a value outside the classes is a `DataError`.
+
+    Numbers match numbers however the file spelled them (1, 1.0, True); names match names exactly.
+    """
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        values = values.astype(values.cat.categories.dtype)
+    if pd.api.types.is_bool_dtype(values.dtype):
+        values = values.astype("Int64")
+    known = values.notna().to_numpy()
+    codes = pd.Index(list(classes), dtype=object).get_indexer(
+        pd.Index(values.astype(object).where(known, None))
+    )
+    outside = (codes < 0) & known
+    if outside.any():
+        first = int(outside.argmax())
+        allowed = "{" + ", ".join(map(repr, classes)) + "}"
+        raise DataError(
+            f"column {values.name!r}: {outside.sum()} value(s) outside {allowed}, "
+            f"first: {show(values.iloc[first])} in case {show(_at(ids, first))}"
+        )
+    return codes.astype(np.int64)
+
+
+def number_in(
+    frame: pd.DataFrame, name: str, ids: pd.Series, low: float, high: float, *, open_below: bool = False
+) -> pd.Series | None:
+    """A column of numbers within bounds, or None where there is no such column."""
+    if name not in frame:
+        return None
+    if not pd.api.types.is_numeric_dtype(frame[name].dtype):
+        raise DataError(f"column {name!r}: holds {frame[name].dtype}, but must be numbers")
+    values = frame[name].astype("float64")
+    inside = (values > low if open_below else values >= low) & (values <= high) & np.isfinite(values)
+    if not inside.all():
+        first = int((~inside).to_numpy().argmax())
+        bounds = f"{'(' if open_below else '['}{low:g}, {high:g}]"
+        raise DataError(
+            f"column {name!r}: {(~inside).sum()} value(s) outside {bounds}, "
+            f"first: {values.iloc[first]} in case {show(ids.iloc[first])}"
+        )
+    return values
+
+
+def positions_of(index: pd.Index, ids: pd.Series) -> Codes:
+    """Look ids up, as text where one file holds numbers and the other text."""
+    wanted = pd.Index(ids)
+    if pd.api.types.is_numeric_dtype(index.dtype) != pd.api.types.is_numeric_dtype(wanted.dtype):
+        index, wanted = index.astype(str), wanted.astype(str)
+    return index.get_indexer(wanted).astype(np.int64)
+
+
+def _at(ids: Sequence[Any] | pd.Series | pd.Index, position: int) -> Any:
+    return ids.iloc[position] if isinstance(ids, pd.Series) else ids[position]
