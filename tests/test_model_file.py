@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deccaf import Costs, DeCCaF
+from deccaf import Costs, DeCCaF, __version__
 from deccaf.errors import ModelFileError
 from deccaf.models import model_file
 from deccaf.models.trees.text_check import check_tree_text, trimmed
@@ -110,7 +110,7 @@ def test_a_newer_format_is_refused_in_words(data: bytes, tmp_path: Path) -> None
     content = members(data)
     content["manifest.json"] = content["manifest.json"].replace(b'"format": 1', b'"format": 2')
     with pytest.raises(
-        ModelFileError, match="format 2, written by deccaf 0.1.0; this deccaf reads .* up to 1"
+        ModelFileError, match=f"format 2, written by deccaf {__version__}; this deccaf reads .* up to 1"
     ):
         load(model_file._sealed(content), tmp_path)
 

@@ -17,11 +17,11 @@ import pandas as pd
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from deccaf.benchmark.cells import run_cells
-from deccaf.benchmark.cluster import cluster_of
+from deccaf.benchmark.cluster import check_installed, cluster_of
 from deccaf.benchmark.profile import Profile
 from deccaf.benchmark.results import write_results
 from deccaf.benchmark.scene import Setting
-from deccaf.benchmark.search import Wanted, run_search, wanted
+from deccaf.benchmark.search import Wanted, check_tools, run_search, wanted
 from deccaf.benchmark.store import Found, Store
 from deccaf.benchmark.tasks import (
     fit_cases,
@@ -125,6 +125,8 @@ def run_benchmark(
 ) -> pd.DataFrame:
     """Run what is not done yet, and give (and write) the results of the whole grid."""
     source, store = source or Source(), Store(out)
+    check_installed(cluster)
+    check_tools(_searches(profile))
     store.settle(_identity(profile, source))
     build_world(store, profile, source, say)
     bench = Bench(store, profile, settings(store, profile, source, say))
@@ -139,6 +141,18 @@ def run_benchmark(
                     done += piece.weight
                     progress(done, total, piece.key)
     return write_results(store, profile)
+
+
+def _searches(profile: Profile) -> tuple[list[Wanted], list[Wanted]]:
+    """Those that the profile asks for."""
+    search = profile.search
+    return wanted(
+        search.classifier,
+        search.expertise,
+        search.shortlist,
+        apart=search.as_published,
+        experts=profile.team.size,
+    )
 
 
 def run_wave(
@@ -165,14 +179,7 @@ class Bench:
         self.store = store
         self.profile = profile
         self.settings = settings
-        search = profile.search
-        self.searches = wanted(
-            search.classifier,
-            search.expertise,
-            search.shortlist,
-            apart=search.as_published,
-            experts=profile.team.size,
-        )
+        self.searches = _searches(profile)
 
     def waves(self) -> list[list[Piece]]:
         """What is left to do, largest training share first; a wave needs the waves before it."""

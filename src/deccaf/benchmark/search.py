@@ -19,7 +19,6 @@ from deccaf.data.costs import Costs
 from deccaf.models.paper.expertise import HumanExpertiseModel, OneVsAll
 from deccaf.models.paper.paper_classifier import OFFSETS, PaperClassifier
 from deccaf.models.paper.spaces import SEARCHES, Budget, Choice, Search
-from deccaf.models.paper.tuning import tune
 
 _OFFSET = "offset"
 Params = dict[str, Any]
@@ -75,8 +74,16 @@ def wanted(
     return first, second
 
 
+def check_tools(searches: tuple[list[Wanted], list[Wanted]]) -> None:
+    """Fail before the work begins where there is something to search for and nothing to search with."""
+    if any(searches):
+        from deccaf.models.paper import tuning  # noqa: F401  (raises without the extra `search`)
+
+
 def run_search(setting: Setting, ratio: float, share: float, seed: int, what: Wanted) -> Found:
     """The best settings on the validation month; `seed` is that of the history."""
+    from deccaf.models.paper.tuning import tune  # its library is an extra
+
     started = time.perf_counter()
     scene, costs = setting.scene(share), Costs.binary(ratio)
     if what.model == "classifier":

@@ -9,15 +9,17 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
-import pandas as pd
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from deccaf.errors import ConfigError, DeccafWarning
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 out = Console()
 err = Console(stderr=True)
@@ -55,9 +57,11 @@ def show_table(table: pd.DataFrame, *, title: str, as_json: bool) -> None:
     if as_json:
         print(json.dumps(json.loads(table.to_json(orient="records")), indent=2))
         return
+    from pandas.api.types import is_numeric_dtype
+
     grid = Table(title=title, title_justify="left", title_style="bold", header_style="dim")
     for name in table.columns:
-        grid.add_column(str(name), justify="right" if pd.api.types.is_numeric_dtype(table[name]) else "left")
+        grid.add_column(str(name), justify="right" if is_numeric_dtype(table[name]) else "left")
     for row in table.itertuples(index=False):
         grid.add_row(*[_cell(value) for value in row])
     out.print(grid)

@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from deccaf.cli.app import app
+from deccaf.cli.app import Waiting, app
 from deccaf.data.files import write_text
 
 _HEAD = """# Commands
@@ -25,11 +25,16 @@ everything else to stderr; the exit codes are in [files](files.md#exit-codes).
 
 def commands_page() -> str:
     """The page as Markdown."""
-    root = typer.main.get_command(app)
-    return "\n".join([_HEAD, *(_section(name, command) for name, command in _leaves("deccaf", root))])
+    return "\n".join([_HEAD, *(_section(name, command) for name, command in commands())])
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """All commands with their full names, those in groups too."""
+    yield from _leaves("deccaf", typer.main.get_command(app))
 
 
 def _leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    command = command.loaded() if isinstance(command, Waiting) else command
     inner = getattr(command, "commands", None)
     if inner is None:
         yield name, command

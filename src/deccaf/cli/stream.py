@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import typer
 
-from deccaf.assign import Forecast, Routed, StreamAssigner
 from deccaf.cli.common import KeyOption, read_key, say
 from deccaf.data.capacity import ONE_BATCH, Capacity
 from deccaf.data.costs import MACHINE
@@ -20,6 +19,7 @@ from deccaf.data.files import read_frame, write_text
 from deccaf.errors import CapacityError, ConfigError, DataError, DeccafError
 
 if TYPE_CHECKING:
+    from deccaf.assign import Routed, StreamAssigner
     from deccaf.estimator import DeCCaF
 
 Answer = dict[str, Any]
@@ -149,6 +149,8 @@ def _load(path: Path | None, key_file: Path | None) -> DeCCaF | None:
 
 def _restored(path: Path | None) -> StreamAssigner | None:
     """The day as it was left, if there is such a file."""
+    from deccaf.assign import StreamAssigner
+
     if path is None or not path.exists():
         return None
     try:
@@ -167,6 +169,8 @@ def _opened(
     seed: int,
 ) -> StreamAssigner:
     """A new day."""
+    from deccaf.assign import Forecast, StreamAssigner
+
     if roster.batches != (ONE_BATCH,):
         raise CapacityError(
             f"the roster has {len(roster.batches)} batches; a stream is one day, without batches"
