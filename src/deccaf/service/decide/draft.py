@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from deccaf.assign import Assignment, AssignmentProblem, verify
+from deccaf.assign import Assignment, AssignmentProblem, Opinions, verify
 from deccaf.data.capacity import Capacity
+from deccaf.data.config import ConstraintsTable
 from deccaf.planning.scored import Scored
 
 Bools = NDArray[np.bool_]
@@ -54,27 +55,37 @@ class Draft:
     summary: dict[str, Any]
     """As the API gives it."""
     model_id: int | None
+    constraints: ConstraintsTable | None = None
+    pace: Mapping[str, float] = field(default_factory=dict)
+    """Cases an hour, by expert, as the model knows it."""
+    seed: int = 0
 
     @property
     def loads(self) -> Ints:
         """Cases of every maker."""
         return np.bincount(self.maker, minlength=len(self.scored.makers))
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """How `make_plan` made it."""
+        return {"constraints": self.constraints, "pace": self.pace, "seed": self.seed}
+
     def allowed(self) -> Bools:
         """Who may get each case."""
         return allowed(self.scored, self.excluded)
 
-    def capacity(self) -> Capacity:
-        """The limits that the draft was made within, lottery included."""
-        return only(roster_capacity(self.roster), self.scored, self.allowed(), self.lot)
-
     def verify(self) -> None:
-        """Check the draft against its own losses and limits, independently of how it was solved."""
-        capacity = self.capacity()
+        """Check the draft against its own losses and limits, independently of how it was solved.
+
+        Prices prove that a plan is the best within the limits. Under constraints there may be better ones:
+        then only the limits, the makers and the sum of the losses are checked.
+        """
+        capacity = only(roster_capacity(self.roster), self.scored, self.allowed(), self.lot)
         lower, upper = capacity.limits(self.scored.makers, len(self.maker))
         mask = capacity.mask(self.scored.ids, self.scored.makers)
-        problem = AssignmentProblem.of(self.scored.loss, upper, lower, mask)
-        verify(problem, Assignment(self.maker, self.objective, self.prices, self.gap, "stored", 0.0))
+        problem = AssignmentProblem.of(self.scored.objective, upper, lower, mask)
+        gap = self.gap if self.constraints is None else np.inf
+        verify(problem, Assignment(self.maker, self.objective, self.prices, gap, "stored", 0.0))
 
     def rows(self, start: int, count: int) -> list[DraftedCase]:
         """Some of its cases."""
@@ -120,29 +131,39 @@ def only(capacity: Capacity, scored: Scored, may: Bools, lot: Ints) -> Capacity:
 
 
 def pack(draft: Draft) -> bytes:
-    """One parquet file in memory: cases, their losses, the choice; all else as its metadata."""
-    loss = {f"loss {j}": draft.scored.loss[:, j] for j in range(len(draft.scored.makers))}
-    table = pa.table(
-        {
-            "case_id": pa.array([str(case) for case in draft.scored.ids]),
-            "maker": draft.maker,
-            "says": draft.scored.says,
-            "excluded": pa.array(draft.excluded),
-            "lot": draft.lot,
-            "propensity": draft.propensity,
-            **loss,
-        }
-    )
+    """One parquet file in memory: cases, what is believed of them, the choice; all else as its metadata."""
+    scored, count = draft.scored, len(draft.maker)
+    columns: dict[str, Any] = {
+        "case_id": pa.array([str(case) for case in scored.ids]),
+        "maker": draft.maker,
+        "says": scored.says,
+        "excluded": pa.array(draft.excluded),
+        "lot": draft.lot,
+        "propensity": draft.propensity,
+    }
+    columns |= {f"loss {j}": scored.loss[:, j] for j in range(len(scored.makers))}
+    if scored.objective is not scored.loss:
+        columns |= {f"objective {j}": scored.objective[:, j] for j in range(len(scored.makers))}
+    if scored.columns is not None:
+        columns |= {f"column {name}": pa.array(scored.columns[name]) for name in scored.columns}
+    opinions = scored.opinions
+    if opinions is not None:
+        columns |= {f"opinion {name}": _cells(getattr(opinions, name), count) for name in ("p", "q", "costs")}
     more = {
-        "makers": list(draft.scored.makers),
-        "classes": list(draft.scored.classes),
+        "makers": list(scored.makers),
+        "classes": list(scored.classes),
         "objective": draft.objective,
         "gap": draft.gap,
         "prices": draft.prices.tolist(),
         "roster": draft.roster.to_dict("list"),
+        "constraints": None if draft.constraints is None else draft.constraints.model_dump(mode="json"),
+        "pace": dict(draft.pace),
+        "seed": draft.seed,
+        "review_cost": None if opinions is None else np.asarray(opinions.review_cost).tolist(),
     }
     out = io.BytesIO()
-    pq.write_table(table.replace_schema_metadata({"deccaf": json.dumps(more)}), out, compression="zstd")
+    table = pa.table(columns).replace_schema_metadata({"deccaf": json.dumps(more)})
+    pq.write_table(table, out, compression="zstd")
     return out.getvalue()
 
 
@@ -150,10 +171,24 @@ def unpack(payload: bytes, summary: dict[str, Any], model_id: int | None) -> Dra
     """Rebuild what `pack` gave."""
     table = pq.read_table(io.BytesIO(payload))
     more = json.loads(table.schema.metadata[b"deccaf"])
-    makers = tuple(more["makers"])
-    loss = np.column_stack([table.column(f"loss {j}").to_numpy() for j in range(len(makers))])
+    makers, classes = tuple(more["makers"]), tuple(more["classes"])
+    places = range(len(makers))
+    loss = np.column_stack([table.column(f"loss {j}").to_numpy() for j in places])
+    objective = loss
+    if "objective 0" in table.column_names:
+        objective = np.column_stack([table.column(f"objective {j}").to_numpy() for j in places])
+    named, given = [n for n in table.column_names if n.startswith("column ")], more.get("constraints")
     ids = pd.Index(table.column("case_id").to_pylist(), dtype=object)
-    scored = Scored(ids, makers, loss, loss, table.column("says").to_numpy(), tuple(more["classes"]))
+    scored = Scored(
+        ids=ids,
+        makers=makers,
+        loss=loss,
+        objective=objective,
+        says=table.column("says").to_numpy(),
+        classes=classes,
+        columns=_named(table.select(named)) if given is not None else None,
+        opinions=_opinions(table, len(makers), more),
+    )
     return Draft(
         scored=scored,
         roster=pd.DataFrame(more["roster"]),
@@ -166,6 +201,39 @@ def unpack(payload: bytes, summary: dict[str, Any], model_id: int | None) -> Dra
         prices=np.array(more["prices"]),
         summary=summary,
         model_id=model_id,
+        constraints=None if given is None else ConstraintsTable.model_validate(given),
+        pace=more.get("pace", {}),
+        seed=more.get("seed", 0),
+    )
+
+
+def _named(table: pa.Table) -> pd.DataFrame:
+    return pd.DataFrame(
+        {name.removeprefix("column "): table[name].to_pandas() for name in table.column_names}
+    )
+
+
+def _cells(values: NDArray[np.float64], count: int) -> pa.Array:
+    """An array of any shape with one cell per case; one row for all cases is repeated."""
+    whole = np.broadcast_to(values, (count, *values.shape[1:])).reshape(count, -1)
+    return pa.FixedSizeListArray.from_arrays(pa.array(whole.ravel()), whole.shape[1])
+
+
+def _opinions(table: pa.Table, makers: int, more: Mapping[str, Any]) -> Opinions | None:
+    if "opinion p" not in table.column_names:
+        return None
+
+    def cells(name: str) -> NDArray[np.float64]:
+        column = table.column(f"opinion {name}").combine_chunks()
+        return np.asarray(column.flatten().to_numpy()).reshape(len(table), -1)
+
+    p = cells("p")
+    truths = p.shape[1]
+    return Opinions(
+        p=p,
+        q=cells("q").reshape(len(p), makers, truths, truths),
+        costs=cells("costs").reshape(len(p), truths, truths),
+        review_cost=np.array(more["review_cost"]),
     )
 
 

@@ -11,18 +11,22 @@ import numpy as np
 import pandas as pd
 import sqlalchemy as sa
 
-from deccaf.data.capacity import UNLIMITED
+from deccaf.assign import Opinions
+from deccaf.data.capacity import UNLIMITED, Capacity
+from deccaf.data.config import ConstraintsTable
 from deccaf.data.costs import MACHINE
-from deccaf.errors import CapacityError
+from deccaf.errors import CapacityError, DataError, did_you_mean
+from deccaf.planning.constraints import needs_opinions
 from deccaf.planning.plan import Plan
-from deccaf.planning.planner import make_plan
+from deccaf.planning.planner import make_plan, roster_notes
 from deccaf.planning.random_sharing import random_cost
 from deccaf.planning.scored import Scored
 from deccaf.planning.what_if import changed
+from deccaf.planning.what_if import what_if as planning_what_if
 from deccaf.service.decide.draft import Bools, Draft, Ints, allowed, only, roster_capacity
-from deccaf.service.decide.lottery import draw_lottery, no_lottery
+from deccaf.service.decide.lottery import Lottery, draw_lottery, lottery_of, no_lottery
 from deccaf.service.decide.registry import Model
-from deccaf.service.errors import conflict, not_found
+from deccaf.service.errors import conflict, invalid, not_found
 from deccaf.service.ledger import shifts
 from deccaf.service.store import tables as t
 
@@ -50,7 +54,7 @@ class OtherPlan:
 
     cost: float
     change: float
-    """Against the draft."""
+    """Against the capacities of the draft."""
     plan: dict[str, Any]
     """The other plan's summary."""
 
@@ -81,48 +85,89 @@ def waiting_cases(connection: sa.Connection, shift_id: int, case_ids: Sequence[s
     )
 
 
-def make_draft(waiting: Waiting, model: Model | None) -> Draft:
-    """Score, draw the lottery, solve, verify; nothing is written."""
+def make_draft(waiting: Waiting, model: Model | None, constraints: ConstraintsTable | None = None) -> Draft:
+    """Score, draw the lottery, solve, verify; nothing is written.
+
+    Random cases that the constraints ask for take the place of the shift's own lottery.
+    """
+    _check_constraints(constraints)
     experts = [name for name in waiting.roster["maker"] if name != MACHINE]
-    scored = _scored(waiting, model, experts)
-    may = allowed(scored, waiting.excluded)
-    room = waiting.roster["upper"].to_numpy(np.int64)
     capacity = roster_capacity(waiting.roster)
-    lottery = draw_lottery(may, room, waiting.random_share, np.random.default_rng())
-    try:
-        plan = make_plan(scored, only(capacity, scored, may, lottery.maker))
-    except CapacityError:  # everything that somebody is owed leaves nothing to draw, or it fits in no way
-        lottery = no_lottery(*may.shape)
-        plan = make_plan(scored, only(capacity, scored, may, lottery.maker))
+    scored = _scored(waiting, model, experts, constraints)
+    if model is not None:
+        scored = replace(scored, notes=(*roster_notes(model.system.experts_, capacity), *scored.notes))
+    may = allowed(scored, waiting.excluded)
+    options: dict[str, Any] = {"constraints": constraints}
+    if model is not None:
+        options |= {"pace": model.system.pace_, "seed": model.system.seed}
+    plan, lottery = _planned(scored, capacity, may, waiting, options)
     (solved,) = plan.assignments.values()
     return Draft(
         scored=scored,
         roster=waiting.roster,
         excluded=waiting.excluded,
         lot=lottery.maker,
-        propensity=lottery.propensity(np.where(may, scored.loss, np.inf), solved.prices, solved.maker),
+        propensity=lottery.propensity(np.where(may, scored.objective, np.inf), solved.prices, solved.maker),
         maker=solved.maker,
         objective=solved.objective,
         gap=solved.gap,
         prices=solved.prices,
         summary=_summary(plan, scored, may, lottery.maker),
         model_id=model.id if model else None,
+        **options,
     )
 
 
 def what_if(draft: Draft, changes: Mapping[str, str]) -> OtherPlan:
-    """What the same cases would cost with other capacities; nothing is written."""
+    """What the same cases would cost with other capacities; nothing is written.
+
+    Cases drawn by lot stay with their maker, in both plans, as long as there is room for them.
+    """
     unknown = [name for name in changes if name not in set(draft.roster["maker"])]
     if unknown:
         raise not_found("maker on this plan's roster", unknown[0])
-    may = draft.allowed()
-    capacity = roster_capacity(draft.roster)
-    capacity = changed(capacity, changes)
-    room = capacity.upper[list(draft.scored.makers)].to_numpy()[0]
+    may, capacity = draft.allowed(), roster_capacity(draft.roster)
+    room = changed(capacity, changes).upper[list(draft.scored.makers)].to_numpy()[0]
     lot = _fitting(draft.lot, room)
-    plan = make_plan(draft.scored, only(capacity, draft.scored, may, lot))
-    other = _summary(plan, draft.scored, may, lot)
-    return OtherPlan(other["cost"], other["cost"] - draft.summary["cost"], other)
+    if draft.constraints is not None and draft.constraints.random is not None:
+        lot = np.full(len(lot), -1)  # drawn again, by the constraint itself
+    asked = planning_what_if(draft.scored, only(capacity, draft.scored, may, lot), changes, **draft.options)
+    other = _summary(asked.then, draft.scored, may, lot)
+    return OtherPlan(other["cost"], -asked.saves, other)
+
+
+def _planned(
+    scored: Scored, capacity: Capacity, may: Bools, waiting: Waiting, options: Mapping[str, Any]
+) -> tuple[Plan, Lottery]:
+    """The plan, and which of its cases were dealt at random."""
+    constraints: ConstraintsTable | None = options["constraints"]
+    lottery = no_lottery(*may.shape)
+    if constraints is not None and constraints.random is not None:
+        plan = make_plan(scored, only(capacity, scored, may, lottery.maker), **options)
+        (solved,) = plan.assignments.values()
+        drawn = np.where(plan.frame["random"], solved.maker, -1)
+        return plan, lottery_of(drawn, plan.frame["propensity"].to_numpy(), may, len(scored.makers))
+    room = waiting.roster["upper"].to_numpy(np.int64)
+    drawn_lottery = draw_lottery(may, room, waiting.random_share, np.random.default_rng())
+    if (drawn_lottery.maker >= 0).any():
+        try:
+            return make_plan(
+                scored, only(capacity, scored, may, drawn_lottery.maker), **options
+            ), drawn_lottery
+        except CapacityError:  # everything that somebody is owed leaves nothing to draw, or it fits in no way
+            pass
+    return make_plan(scored, only(capacity, scored, may, lottery.maker), **options), lottery
+
+
+def _check_constraints(constraints: ConstraintsTable | None) -> None:
+    """Refuse what the ledger cannot keep: a case has one assignment and one decision."""
+    asked = None if constraints is None else constraints.reviewers
+    if asked is not None and (asked.count != 1 or asked.up_to not in (None, 1)):
+        raise invalid(
+            "one-reviewer-each",
+            "constraints.reviewers: in the service one person decides a case; plan several opinions with "
+            "deccaf assign --config, or leave reviewers out",
+        )
 
 
 def _roster(connection: sa.Connection, shift_id: int) -> pd.DataFrame:
@@ -140,31 +185,75 @@ def _roster(connection: sa.Connection, shift_id: int) -> pd.DataFrame:
     return pd.DataFrame(left, columns=["maker", "upper", "lower"])
 
 
-def _scored(waiting: Waiting, model: Model | None, experts: list[str]) -> Scored:
-    """Losses of all waiting cases: as given, else by the model."""
+def _scored(
+    waiting: Waiting, model: Model | None, experts: list[str], constraints: ConstraintsTable | None
+) -> Scored:
+    """What is believed of all waiting cases: as given, else by the model."""
     makers = (MACHINE, *experts)
     count = len(waiting.case_ids)
     given = np.array([text is not None for text in waiting.given])
     classes: list[int | str] = list(model.classes) if model is not None else []
     loss, says = np.full((count, len(makers)), np.inf), np.full(count, -1, np.int64)
+    objective, opinions = loss, None
+    notes: tuple[str, ...] = ()
     if not given.all():
         if model is None:
             raise conflict("no-model", f"{(~given).sum()} case(s) need a model, and none is active")
         rows = np.flatnonzero(~given)
         frame = pd.DataFrame([json.loads(waiting.features[k]) for k in rows])
-        found = model.score_frame(frame, experts)
+        found = model.score_frame(frame, experts, constraints)
         columns = np.array([makers.index(name) for name in found.makers])
         loss[np.ix_(rows, columns)], says[rows] = found.loss, found.says
+        notes, opinions = found.notes, found.opinions
+        if found.objective is not found.loss:
+            objective = loss.copy()
+            objective[np.ix_(rows, columns)] = found.objective
     for k in np.flatnonzero(given):
         beliefs = json.loads(waiting.given[k] or "{}")
-        loss[k] = [beliefs["losses"].get(maker, np.inf) for maker in makers]
+        loss[k] = objective[k] = [beliefs["losses"].get(maker, np.inf) for maker in makers]
         if beliefs["says"] is not None:
             decision = json.loads(beliefs["says"])
             classes += [] if decision in classes else [decision]
             says[k] = classes.index(decision)
     if (says < 0).any():
         classes.append("")  # the last class, which -1 points to: the machine's decision is not known
-    return Scored(pd.Index(waiting.case_ids, dtype=object), makers, loss, loss, says, tuple(classes))
+    return Scored(
+        ids=pd.Index(waiting.case_ids, dtype=object),
+        makers=makers,
+        loss=loss,
+        objective=objective,
+        says=says,
+        classes=tuple(classes),
+        notes=notes,
+        columns=_columns(waiting, constraints),
+        opinions=_for_all(opinions, given, constraints),
+    )
+
+
+def _columns(waiting: Waiting, constraints: ConstraintsTable | None) -> pd.DataFrame | None:
+    """The columns that the constraints name."""
+    if constraints is None:
+        return None
+    features = pd.DataFrame([json.loads(text) for text in waiting.features])
+    named = list(constraints.columns)
+    missing = [name for name in named if name not in features]
+    if missing:
+        hint = did_you_mean(missing[0], [str(name) for name in features])
+        raise DataError(f"column {missing[0]!r}: missing; the constraints ask for it{hint}")
+    return features[named]
+
+
+def _for_all(
+    opinions: Opinions | None, given: Bools, constraints: ConstraintsTable | None
+) -> Opinions | None:
+    """What everyone would say, where constraints need it; cases with losses of their own have none."""
+    if constraints is not None and needs_opinions(constraints) and given.any():
+        raise invalid(
+            "no-opinions",
+            f"constraints.band: measures fpr and fnr need a model that scores every case; {given.sum()} "
+            "case(s) came with losses of their own",
+        )
+    return opinions
 
 
 def _fitting(lot: Ints, room: Ints) -> Ints:
@@ -176,7 +265,7 @@ def _fitting(lot: Ints, room: Ints) -> Ints:
 
 
 def _summary(plan: Plan, scored: Scored, may: Bools, lot: Ints) -> dict[str, Any]:
-    """The plan's summary as plain JSON.
+    """The plan's summary as plain JSON, with the price of each constraint where there are any.
 
     Random sharing is reckoned over everybody who may get a case, also where the lottery has fixed its maker:
     the page Today reckons it so from the ledger, where the lottery is over.
@@ -184,10 +273,15 @@ def _summary(plan: Plan, scored: Scored, may: Bools, lot: Ints) -> dict[str, Any
     loads = plan.summary.makers["cases"].to_numpy()
     shared = replace(plan.summary, random_cost=random_cost(scored.loss, loads, may))
     found: dict[str, Any] = _plain(shared.to_dict())
-    drawn = int((lot >= 0).sum())
+    by_constraint = "random" in plan.frame
+    drawn = int(plan.frame["random"].sum() if by_constraint else (lot >= 0).sum())
     if drawn:
-        found["notes"].append(f"given out by lot, as the shift asks: {drawn:,} of {len(lot):,} cases")
-    return {**found, "by_lot": drawn}
+        asks = "the constraints ask" if by_constraint else "the shift asks"
+        found["notes"].append(f"given out by lot, as {asks}: {drawn:,} of {len(lot):,} cases")
+    found["by_lot"] = drawn
+    if plan.constraints is not None:
+        found["constraints"] = _plain(plan.constraints.drop(columns="batch").to_dict("records"))
+    return found
 
 
 def _plain(value: Any) -> Any:

@@ -61,3 +61,17 @@ def draw_lottery(allowed: Bools, room: Ints, share: float, rng: np.random.Genera
     lottery.share[pool] = min(share, count / len(pool)) if count < wanted else share
     lottery.chance[able] = shares / count
     return lottery
+
+
+def lottery_of(drawn: Ints, chance: Floats, allowed: Bools, makers: int) -> Lottery:
+    """The lottery of a plan whose constraints asked for random cases: its draws, and their chances.
+
+    `drawn` is the maker of each drawn case (-1: none), `chance` what that maker's chance was.
+    """
+    lottery = no_lottery(len(drawn), makers)
+    pool = allowed[:, 1:].any(axis=1)  # people only: the machine is no part of it
+    lottery.maker[:] = drawn
+    lottery.share[pool] = (drawn >= 0).sum() / max(int(pool.sum()), 1)
+    for maker in np.unique(drawn[drawn >= 0]):
+        lottery.chance[maker] = chance[drawn == maker].mean()
+    return lottery

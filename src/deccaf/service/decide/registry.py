@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 import sqlalchemy as sa
 
+from deccaf.data.config import ConstraintsTable
 from deccaf.data.costs import MACHINE
 from deccaf.data.rows import CaseRows, check_row
 from deccaf.estimator import DeCCaF
@@ -61,9 +62,12 @@ class Model:
         ids = pd.RangeIndex(len(rows))
         return Scored(ids, (MACHINE, *known), scores.loss, scores.objective, scores.says, self.classes)
 
-    def score_frame(self, frame: pd.DataFrame, experts: Sequence[str]) -> Scored:
-        """Many cases."""
-        return self.system.scored(frame, list(experts) if self.system.experts_ else [])
+    def score_frame(
+        self, frame: pd.DataFrame, experts: Sequence[str], constraints: ConstraintsTable | None = None
+    ) -> Scored:
+        """Many cases, with what constraints ask of them."""
+        known = list(experts) if self.system.experts_ else []
+        return self.system.scored(frame, known, constraints=constraints)
 
 
 class Registry:

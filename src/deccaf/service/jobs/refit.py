@@ -9,7 +9,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from deccaf.errors import DataError
 from deccaf.estimator import DeCCaF
 from deccaf.service.jobs.learning import Lesson, read_lesson
 from deccaf.service.jobs.records import Finish, Job
@@ -23,7 +22,7 @@ def work(engine: sa.Engine, job: Job) -> Finish:
     with database.reading(engine) as connection:
         lesson = read_lesson(connection)
     model = fit(lesson)
-    content = _bytes(model)
+    content = file_bytes(model)
     digest, who = hashlib.sha256(content).hexdigest(), Actor(job.key_id)
 
     def finish(connection: sa.Connection, at: float) -> dict[str, Any]:
@@ -38,25 +37,12 @@ def work(engine: sa.Engine, job: Job) -> Finish:
 
 
 def fit(lesson: Lesson) -> DeCCaF:
-    """A model of the ledger's history."""
-    lesson.check("PUT /v1/settings")
-    cases, decisions, config = lesson.cases, lesson.decisions, lesson.config
-    if len(cases) == 0 or cases["label"].nunique() < 2:
-        raise DataError(f"{len(cases)} case(s) have labels; a model needs cases of at least two classes")
-    if not len(decisions):
-        raise DataError("no person has decided a case whose label is known")
-    method = "deccaf" if config is None else config.model.method
-    categorical = () if config is None else config.columns.categorical
-    price = config.costs.build() if config is not None else lesson.costs
-    model = DeCCaF(price, method=method, categorical=categorical)
-    features = cases.drop(columns=["label", "time"])
-    if config is not None and config.columns.features is not None:
-        keep = ["case_id", *config.columns.features, *(price.columns if price is not None else ())]
-        features = features[list(dict.fromkeys(keep))]
-    return model.fit(features, cases["label"], decisions=decisions, time=cases["time"])
+    """A model of the ledger's history, as `deccaf fit` would learn it from files."""
+    return DeCCaF.from_config(lesson.config).fit_history(lesson.history())
 
 
-def _bytes(model: DeCCaF) -> bytes:
+def file_bytes(model: DeCCaF) -> bytes:
+    """The model as a file has it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "refit.deccaf"
         model.save(path)

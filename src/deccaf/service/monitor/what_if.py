@@ -13,12 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from deccaf.assign import solve
+from deccaf.data.capacity import Capacity
 from deccaf.data.costs import MACHINE
 from deccaf.errors import CapacityError
+from deccaf.planning.scored import Scored
+from deccaf.planning.what_if import least_cost
 from deccaf.service.ledger import shifts
 from deccaf.service.ledger.assignments import loss_matrix
 from deccaf.service.store import tables as t
@@ -50,12 +53,10 @@ class Day:
     def cost(self, capacity: Mapping[str, int | None], rows: Floats | None = None) -> float:
         """The least expected cost of the whole day with these capacities."""
         loss = self.loss if rows is None else rows
-        share = len(loss) / self.whole
-        upper = np.array(
-            [len(loss) if capacity.get(m) is None else round(capacity[m] * share) for m in self.makers],  # type: ignore[operator]
-            np.int64,
-        )
-        return solve(loss, upper, eligible=np.isfinite(loss)).objective / share
+        share, cases = len(loss) / self.whole, len(loss)
+        upper = {maker: cases if limit is None else round(limit * share) for maker, limit in capacity.items()}
+        scored = Scored(pd.RangeIndex(cases), self.makers, loss, loss, np.zeros(cases, np.int64), ("",))
+        return least_cost(scored, Capacity.of({MACHINE: 0, **upper})) / share
 
     def with_team(self, factor: float) -> dict[str, int | None]:
         """Everybody's capacity times a factor; whoever has no limit keeps none."""
@@ -112,7 +113,7 @@ def read_day(connection: sa.Connection, shift_id: int) -> Day | None:
     if len(rows) < FEWEST:
         return None
     roster = shifts.read_roster(connection, shift_id)
-    makers = tuple(seat.maker for seat in roster)
+    makers = (MACHINE, *[seat.maker for seat in roster if seat.maker != MACHINE])
     loss = loss_matrix(connection, rows, makers)
     usable = np.isfinite(loss).any(axis=1)
     seen = sum(seat.used for seat in roster)

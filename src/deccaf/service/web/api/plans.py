@@ -11,6 +11,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
+from deccaf.data.config import ConstraintsTable
 from deccaf.service.decide import drafting, plans
 from deccaf.service.decide.plans import PlanRecord
 from deccaf.service.ledger import shifts
@@ -36,6 +37,8 @@ class NewPlan(Strict):
 
     shift: Annotated[int, Field(ge=1, le=2**31)] | None = None
     case_ids: Annotated[list[CaseId], Field(min_length=1, max_length=10_000)] | None = None
+    constraints: ConstraintsTable | None = None
+    """What the plan must grant beside everybody's limits: a `[constraints]` table of a configuration file."""
 
 
 class WhatIf(Strict):
@@ -58,7 +61,7 @@ async def draft_plan(
         return drafting.waiting_cases(connection, shift, wanted.case_ids)
 
     waiting = await to_thread.run_sync(here.read, look)
-    draft = await to_thread.run_sync(drafting.make_draft, waiting, here.models.active)
+    draft = await to_thread.run_sync(drafting.make_draft, waiting, here.models.active, wanted.constraints)
 
     def change(connection: sa.Connection, at: float) -> dict[str, Any]:
         made = plans.save_draft(connection, waiting.shift_id, draft, who, at)
