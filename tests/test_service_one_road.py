@@ -207,6 +207,25 @@ def test_every_way_to_plan_gives_the_same_plan(fitted: Path, tmp_path: Path, run
         desk.assert_sound()
 
 
+def test_a_case_that_cannot_wait_is_routed_by_what_the_method_minimises(fitted: Path, tmp_path: Path) -> None:
+    model = DeCCaF.load(fitted)
+    scored = model.scored(today(), list(ROSTER))
+    with with_model(f"sqlite:///{tmp_path}/d.db", fitted) as desk:
+        rows = json.loads(today().to_json(orient="records", double_precision=15))
+        for k, row in enumerate(rows[:5]):  # at the start of the day all prices are 0
+            del row["case_id"]
+            found = desk.lead.post("/v1/cases", json={"case_id": f"now{k}", "features": row}).json()
+            assert found["maker"] == scored.makers[int(scored.objective[k].argmin())]
+            j = scored.makers.index(found["maker"])
+            assert found["expected_loss"] == pytest.approx(scored.loss[k, j], rel=1e-6)
+            reason = desk.lead.get(f"/v1/cases/now{k}").json()["assignment"]["reason"]
+            assert ("objective" in reason) == (model.method != "deccaf")
+            aims = reason.get("objective", reason["losses"])
+            assert aims == pytest.approx(dict(zip(scored.makers, scored.objective[k], strict=True)), rel=1e-5)
+            lead = Person(desk, new_key(desk, "lead"))
+            assert "has the least expected loss" in lead.get(f"/cases/now{k}").text
+
+
 CONSTRAINTS: dict[str, dict[str, Any]] = {
     "minutes": {"minutes": {"capacity": {"e0": 30, "e1": 40, "e2": 35}, "minutes": 6}},
     "deferral band": {"band": [{"group": "branch", "within": 0.02}]},

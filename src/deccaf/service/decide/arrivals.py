@@ -20,6 +20,7 @@ import sqlalchemy as sa
 
 from deccaf.data.costs import MACHINE
 from deccaf.service.decide import registry
+from deccaf.service.decide.registry import Belief
 from deccaf.service.errors import conflict
 from deccaf.service.ledger import case_records, desk, placing, shifts
 from deccaf.service.ledger.case_records import Arrival
@@ -129,14 +130,11 @@ class Intake:
         """What is believed about each case: what the caller gave, or the active model."""
         model = self._registry.active
         asked = [case for case in group if case.losses is None]
-        believed: dict[int, tuple[dict[str, float], str]] = {}
+        believed: dict[int, Belief] = {}
         if model is not None and asked:
             experts = [name for name in self._makers(group[0].shift_id) if name != MACHINE]
             scored = model.score_rows([case.features for case in asked], experts)
-            believed = {
-                id(case): (registry.by_maker(scored, row), registry.machine_decision(scored, row))
-                for row, case in enumerate(asked)
-            }
+            believed = {id(case): registry.belief(scored, row) for row, case in enumerate(asked)}
         return [_arrival(case, believed.get(id(case)), model) for case in group]
 
     def _makers(self, shift_id: int | None) -> tuple[str, ...]:
@@ -203,15 +201,22 @@ def _sort_out(
     return new, twins, answers
 
 
-def _arrival(
-    case: Incoming, believed: tuple[dict[str, float], str] | None, model: registry.Model | None
-) -> Arrival:
+def _arrival(case: Incoming, believed: Belief | None, model: registry.Model | None) -> Arrival:
     features = json.dumps(case.features)
     if case.losses is not None:
         given = json.dumps({"losses": case.losses, "says": case.says})
         return Arrival(case.case_id, features, case.losses, case.says, None, given, case.excluded)
-    losses, says = believed if believed is not None else (None, None)
-    return Arrival(case.case_id, features, losses, says, model.id if model else None, None, case.excluded)
+    if believed is None:
+        return Arrival(case.case_id, features, excluded=case.excluded)
+    return Arrival(
+        case_id=case.case_id,
+        features=features,
+        losses=believed.losses,
+        says=believed.says,
+        model_id=model.id if model else None,
+        excluded=case.excluded,
+        objective=believed.objective,
+    )
 
 
 def _answer(arrival: Arrival, placed: Placed | None, shift: int | None) -> Answer:

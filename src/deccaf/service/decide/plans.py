@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -123,14 +124,17 @@ def _assignments(draft: Draft) -> Iterator[NewAssignment]:
     makers, scored = draft.scored.makers, draft.scored
     decisions = [json.dumps(name) for name in scored.classes]
     own = scored.loss[np.arange(len(draft.maker)), draft.maker]
-    losses = np.where(draft.allowed(), scored.loss, np.inf)
+    may = draft.allowed()
+    losses, aims = np.where(may, scored.loss, np.inf), np.where(may, scored.objective, np.inf)
+    own_aim = scored.objective is not scored.loss
     for start in range(0, len(draft.maker), _CHUNK):
         part = slice(start, start + _CHUNK)
-        for case, j, says, row, loss, by_lot, propensity in zip(
+        for case, j, says, row, aim, loss, by_lot, propensity in zip(
             scored.ids[part],
             draft.maker[part].tolist(),
             scored.says[part].tolist(),
             losses[part].tolist(),
+            aims[part].tolist() if own_aim else repeat(None, len(scored.ids[part])),
             own[part].tolist(),
             (draft.lot[part] >= 0).tolist(),
             draft.propensity[part].tolist(),
@@ -141,13 +145,18 @@ def _assignments(draft: Draft) -> Iterator[NewAssignment]:
                 maker=makers[j],
                 state="decided" if j == 0 and says >= 0 else "assigned",
                 method="lot" if by_lot else "plan",
-                losses=numbers([value if value < np.inf else None for value in row]),
+                losses=_finite(row),
                 expected_loss=loss,
                 price=float(draft.prices[j]),
                 propensity=propensity,
                 model_id=draft.model_id,
                 machine_says=decisions[says] if says >= 0 else None,
+                objective=None if aim is None else _finite(aim),
             )
+
+
+def _finite(values: list[float]) -> str:
+    return numbers([value if value < np.inf else None for value in values])
 
 
 def _settle(connection: sa.Connection, plan_id: int, cases: int, actor: Actor, at: float) -> None:

@@ -91,10 +91,11 @@ def read_outlook(connection: sa.Connection, shift_id: int, at: float) -> Outlook
 
 
 def recent_losses(connection: sa.Connection, makers: tuple[str, ...], most: int = SAMPLE) -> Floats:
-    """Losses of the latest assignments, in the order of `makers`; infinite for who could not get a case."""
+    """What the latest choices minimised, in the order of `makers`; infinite for who could not get a case."""
     c = t.assignments.c
-    query = sa.select(*c["losses", "pricing_id"]).order_by(c.id.desc()).limit(most)
-    table = assignments.loss_matrix(connection, connection.execute(query).all(), makers)
+    aim = sa.func.coalesce(c.objective, c.losses).label("aim")
+    query = sa.select(aim, c.pricing_id).order_by(c.id.desc()).limit(most)
+    table = assignments.loss_matrix(connection, connection.execute(query).all(), makers, "aim")
     return np.asarray(table[np.isfinite(table).any(axis=1)])
 
 

@@ -60,7 +60,8 @@ class Model:
             system.review_costs(known),
         )
         ids = pd.RangeIndex(len(rows))
-        return Scored(ids, (MACHINE, *known), scores.loss, scores.objective, scores.says, self.classes)
+        objective = scores.loss if system.method == "deccaf" else scores.objective
+        return Scored(ids, (MACHINE, *known), scores.loss, objective, scores.says, self.classes)
 
     def score_frame(
         self, frame: pd.DataFrame, experts: Sequence[str], constraints: ConstraintsTable | None = None
@@ -98,11 +99,23 @@ def load(content: bytes) -> DeCCaF:
         return DeCCaF.load(path)
 
 
-def by_maker(scored: Scored, row: int) -> dict[str, float]:
-    """One case's losses by maker."""
-    return dict(zip(scored.makers, scored.loss[row].tolist(), strict=True))
+@dataclass(frozen=True)
+class Belief:
+    """What is believed about one case."""
+
+    losses: dict[str, float]
+    """Expected loss by maker."""
+    objective: dict[str, float] | None
+    """What the model's method minimises, where that is not the expected loss."""
+    says: str
+    """What the machine would decide, as JSON."""
 
 
-def machine_decision(scored: Scored, row: int) -> str:
-    """What the machine would decide about one case, as JSON."""
-    return json.dumps(scored.classes[int(scored.says[row])])
+def belief(scored: Scored, row: int) -> Belief:
+    """One of the cases that were scored."""
+    own = scored.objective is not scored.loss
+    return Belief(
+        losses=dict(zip(scored.makers, scored.loss[row].tolist(), strict=True)),
+        objective=dict(zip(scored.makers, scored.objective[row].tolist(), strict=True)) if own else None,
+        says=json.dumps(scored.classes[int(scored.says[row])]),
+    )

@@ -1,7 +1,7 @@
 """`python -m deccaf.service.jobs.process JOB WORKER`: do one job, in a process of its own.
 
 It shows every two seconds that it lives; if the service dies it goes on, and if it dies itself the job is
-taken up again by whichever process looks next.
+taken up again by whichever process checks next.
 """
 
 from __future__ import annotations

@@ -37,6 +37,8 @@ class NewAssignment(NamedTuple):
     model_id: int | None = None
     machine_says: str | None = None
     """What the machine would decide, as JSON."""
+    objective: str | None = None
+    """What the choice minimised, like `losses`; None: these."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class Live:
     pricing_id: int
     model_id: int | None
     losses: str
+    objective: str | None
     machine_says: str | None
     expected_loss: float
     price: float
@@ -71,6 +74,8 @@ class Reason:
     propensity: float
     method: str
     plan: int | None
+    objective: dict[str, float | None] | None = None
+    """What the choice minimised, where that is not the loss."""
 
 
 @dataclass(frozen=True)
@@ -120,13 +125,6 @@ def live_of(connection: sa.Connection, case_id: str) -> Live | None:
     return None if row is None else Live(*row)
 
 
-def losses_of(connection: sa.Connection, live: Live) -> dict[str, float]:
-    """The losses that an assignment was based on, by maker; who could not get the case is left out."""
-    makers, _ = desk.pricing(connection, live.pricing_id)
-    values = json.loads(live.losses)
-    return {m: float(v) for m, v in zip(makers, values, strict=True) if v is not None}
-
-
 def reason_of(connection: sa.Connection, live: Live) -> Reason:
     """Why an assignment was made."""
     makers, prices = desk.pricing(connection, live.pricing_id)
@@ -137,6 +135,9 @@ def reason_of(connection: sa.Connection, live: Live) -> Reason:
         propensity=live.propensity,
         method=live.method,
         plan=live.plan_id,
+        objective=None
+        if live.objective is None
+        else dict(zip(makers, json.loads(live.objective), strict=True)),
     )
 
 
@@ -163,10 +164,13 @@ def _outcome(row: Any) -> Outcome:
     return Outcome(**{**facts, **decided, "label": from_json(row.label)})
 
 
-def loss_matrix(connection: sa.Connection, rows: Sequence[Any], makers: Sequence[str]) -> Floats:
+def loss_matrix(
+    connection: sa.Connection, rows: Sequence[Any], makers: Sequence[str], what: str = "losses"
+) -> Floats:
     """The losses of assignments (rows with `losses` and `pricing_id`) as (cases, makers).
 
-    Infinite for who could not get the case. Rows of one pricing are read together.
+    Infinite for who could not get the case. `what` names another column of the same form. Rows of one
+    pricing are read together.
     """
     column = {name: j for j, name in enumerate(makers)}
     loss = np.full((len(rows), len(makers)), np.inf)
@@ -176,7 +180,7 @@ def loss_matrix(connection: sa.Connection, rows: Sequence[Any], makers: Sequence
     for pricing_id, names in desk.makers_of(connection, list(by_pricing)).items():
         places = by_pricing[pricing_id]
         known = [j for j, name in enumerate(names) if name in column]
-        values = json.loads("[" + ",".join(rows[k].losses for k in places) + "]")
+        values = json.loads("[" + ",".join(getattr(rows[k], what) for k in places) + "]")
         table = np.array(values, np.float64).reshape(len(places), len(names))
         columns = [column[names[j]] for j in known]
         loss[np.ix_(places, columns)] = np.where(np.isnan(table), np.inf, table)[:, known]

@@ -37,6 +37,8 @@ class Arrival:
     given: str | None = None
     """The losses as the caller gave them, where no model was asked."""
     excluded: tuple[str, ...] = ()
+    objective: Mapping[str, float] | None = None
+    """What the choice minimises, by maker, where that is not the expected loss."""
 
 
 @dataclass(frozen=True)
@@ -196,14 +198,14 @@ def read_case(connection: sa.Connection, case_id: str, who: Actor) -> CaseFile:
     if is_reviewer:
         return CaseFile(case, features, [], live, None, None, [])
     d = t.decisions.c
-    said = connection.execute(sa.select(t.decisions).where(d.case_id == case_id)).one_or_none()
+    made = connection.execute(sa.select(t.decisions).where(d.case_id == case_id)).one_or_none()
     return CaseFile(
         case=case,
         features=features,
         excluded=from_json(row.excluded),
         live=live,
         reason=None if live is None else assignments.reason_of(connection, live),
-        decision=None if said is None else Decided(said.maker, from_json(said.decision), said.at),
+        decision=None if made is None else Decided(made.maker, from_json(made.decision), made.at),
         events=trail.events_of(connection, case_id),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -147,8 +148,9 @@ def hand_back(
         at_desk.room[at_desk.makers.index(maker)] += 1
     excluded = case_records.set_waiting(connection, case_id, maker)
     trail.record(connection, state, at, actor, case_id, live.shift_id, maker, reason=reason)
-    losses = assignments.losses_of(connection, live)
-    item = ToPlace(case_id, losses, live.machine_says, live.model_id, excluded)
+    why = assignments.reason_of(connection, live)
+    aim = None if why.objective is None else _known(why.objective)
+    item = ToPlace(case_id, _known(why.losses), live.machine_says, live.model_id, excluded, aim)
     return place_waiting(connection, at_desk, [item], actor, at, rng)[0]
 
 
@@ -249,6 +251,11 @@ def mean_seconds(connection: sa.Connection, since: float) -> dict[str, float]:
     d = t.decisions.c
     query = sa.select(d.maker, sa.func.avg(d.seconds)).where(d.at >= since, d.seconds.is_not(None))
     return {maker: float(mean) for maker, mean in connection.execute(query.group_by(d.maker))}
+
+
+def _known(values: Mapping[str, float | None]) -> dict[str, float]:
+    """Without those who could not get the case."""
+    return {maker: float(value) for maker, value in values.items() if value is not None}
 
 
 def _not_theirs(connection: sa.Connection, case_id: str, maker: str) -> RefusedError:

@@ -12,7 +12,7 @@ from deccaf.data.costs import MACHINE
 from deccaf.service.ledger import assignments, case_records, desk, trail
 from deccaf.service.ledger.assignments import NewAssignment, numbers
 from deccaf.service.ledger.case_records import Arrival
-from deccaf.service.ledger.desk import Desk
+from deccaf.service.ledger.desk import Desk, Floats
 from deccaf.service.ledger.routing import choose
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
@@ -29,6 +29,8 @@ class ToPlace:
     says: str | None
     model_id: int | None
     excluded: tuple[str, ...] = ()
+    objective: Mapping[str, float] | None = None
+    """What the choice minimises, where that is not the expected loss."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Placed:
     losses: Mapping[str, float | None]
     decision: str | None
     """The machine's decision, as JSON, where the machine decided at once."""
+    objective: Mapping[str, float | None] | None = None
 
     @property
     def status(self) -> str:
@@ -61,7 +64,9 @@ def route(
 ) -> list[Placed | None]:
     """Enter cases and give each to somebody at once; None where nobody has room, and the case waits."""
     actors = [actor] * len(arrivals) if isinstance(actor, Actor) else list(actor)
-    items = [ToPlace(a.case_id, a.losses or {}, a.says, a.model_id, a.excluded) for a in arrivals]
+    items = [
+        ToPlace(a.case_id, a.losses or {}, a.says, a.model_id, a.excluded, a.objective) for a in arrivals
+    ]
     placed = [_choose(at_desk, item, rng) if at_desk.is_open else None for item in items]
     rows = [(a, "waiting" if p is None else p.status) for a, p in zip(arrivals, placed, strict=True)]
     case_records.add(connection, rows, at)
@@ -91,13 +96,13 @@ def place_waiting(
 
 def _choose(at_desk: Desk, item: ToPlace, rng: np.random.Generator) -> Placed | None:
     row = at_desk.row(item.losses, item.excluded)
-    choice = choose(row, at_desk.prices, at_desk.room, at_desk.random_share, rng)
+    aim = row if item.objective is None else at_desk.row(item.objective, item.excluded)
+    choice = choose(aim, at_desk.prices, at_desk.room, at_desk.random_share, rng)
     if choice is None:
         return None
     maker = at_desk.makers[choice.position]
     at_desk.room[choice.position] -= 1
     at_desk.taken[maker] += 1
-    losses = {m: float(v) if np.isfinite(v) else None for m, v in zip(at_desk.makers, row, strict=True)}
     return Placed(
         case_id=item.case_id,
         maker=maker,
@@ -105,9 +110,14 @@ def _choose(at_desk: Desk, item: ToPlace, rng: np.random.Generator) -> Placed | 
         price=float(at_desk.prices[choice.position]),
         propensity=choice.propensity,
         method="lot" if choice.by_lot else "stream",
-        losses=losses,
+        losses=_by_maker(at_desk, row),
         decision=item.says if maker == MACHINE else None,
+        objective=None if item.objective is None else _by_maker(at_desk, aim),
     )
+
+
+def _by_maker(at_desk: Desk, row: Floats) -> dict[str, float | None]:
+    return {m: float(v) if np.isfinite(v) else None for m, v in zip(at_desk.makers, row, strict=True)}
 
 
 def _write(
@@ -130,6 +140,7 @@ def _write(
             propensity=p.propensity,
             model_id=item.model_id,
             machine_says=item.says,
+            objective=None if p.objective is None else numbers(p.objective.values()),
         )
         for item, p, _ in made
     ]

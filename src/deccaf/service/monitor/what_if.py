@@ -42,6 +42,8 @@ class Day:
     shift_id: int
     makers: tuple[str, ...]
     loss: Floats
+    objective: Floats
+    """What plans minimise: the loss itself, or what the model's method has in its place."""
     capacity: dict[str, int | None]
     """What everybody may get in the whole shift; None: no limit. Away is 0."""
     seen: int
@@ -50,12 +52,12 @@ class Day:
     spent: float
     """Expected cost of the cases so far, as they were given out."""
 
-    def cost(self, capacity: Mapping[str, int | None], rows: Floats | None = None) -> float:
-        """The least expected cost of the whole day with these capacities."""
-        loss = self.loss if rows is None else rows
+    def cost(self, capacity: Mapping[str, int | None], step: int = 1) -> float:
+        """The least expected cost of the whole day with these capacities, from every `step`-th case."""
+        loss, aim = self.loss[::step], self.objective[::step]
         share, cases = len(loss) / self.whole, len(loss)
         upper = {maker: cases if limit is None else round(limit * share) for maker, limit in capacity.items()}
-        scored = Scored(pd.RangeIndex(cases), self.makers, loss, loss, np.zeros(cases, np.int64), ("",))
+        scored = Scored(pd.RangeIndex(cases), self.makers, loss, aim, np.zeros(cases, np.int64), ("",))
         return least_cost(scored, Capacity.of({MACHINE: 0, **upper})) / share
 
     def with_team(self, factor: float) -> dict[str, int | None]:
@@ -103,8 +105,9 @@ class Days:
 def read_day(connection: sa.Connection, shift_id: int) -> Day | None:
     """Read the losses of a shift's latest cases from the ledger."""
     a = t.assignments.c
+    aim = sa.func.coalesce(a.objective, a.losses).label("aim")
     query = (
-        sa.select(*a["losses", "pricing_id", "expected_loss"])
+        sa.select(*a["losses", "objective", "pricing_id", "expected_loss"], aim)
         .where(a.shift_id == shift_id, a.state.in_(t.LIVE))
         .order_by(a.id.desc())
         .limit(MOST_CASES)
@@ -115,12 +118,16 @@ def read_day(connection: sa.Connection, shift_id: int) -> Day | None:
     roster = shifts.read_roster(connection, shift_id)
     makers = (MACHINE, *[seat.maker for seat in roster if seat.maker != MACHINE])
     loss = loss_matrix(connection, rows, makers)
+    objective = loss
+    if any(row.objective is not None for row in rows):
+        objective = loss_matrix(connection, rows, makers, "aim")
     usable = np.isfinite(loss).any(axis=1)
     seen = sum(seat.used for seat in roster)
     expected = shifts.read_shift(connection, shift_id).expected_cases
     spent = float(sum(row.expected_loss for row in rows)) * seen / len(rows)
     capacity = {seat.maker: 0 if seat.absent else seat.capacity for seat in roster}
-    return Day(shift_id, makers, loss[usable], capacity, seen, max(expected or 0, seen), spent)
+    whole = max(expected or 0, seen)
+    return Day(shift_id, makers, loss[usable], objective[usable], capacity, seen, whole, spent)
 
 
 def ask(day: Day, points: list[tuple[float, float]], team: float, changes: Mapping[str, int]) -> Scenario:
@@ -154,11 +161,10 @@ def _sentence(cost: float, now: float, more: int, whole: int) -> str:
 def _curve(day: Day) -> list[tuple[float, float]]:
     """The cost over the whole team's capacity, from some of the cases: the shape is what counts."""
     step = max(len(day.loss) // CURVE_CASES, 1)
-    rows = day.loss[::step]
     points = []
     for share in SHARES:
         try:
-            points.append((100 * share, day.cost(day.with_team(share), rows)))
+            points.append((100 * share, day.cost(day.with_team(share), step)))
         except CapacityError:
             continue  # without a machine to fall back on there may be no plan with less
     return points

@@ -50,5 +50,13 @@ def _assignment(live: Live, reason: Reason | None) -> dict[str, Any]:
         "price": live.price,
         "created_at": as_time(live.created_at),
         "claimed_until": as_time(live.claimed_until),
-        "reason": None if reason is None else asdict(reason),
+        "reason": None if reason is None else _reason(reason),
     }
+
+
+def _reason(reason: Reason) -> dict[str, Any]:
+    """With the objective only where it is not the loss."""
+    found = asdict(reason)
+    if reason.objective is None:
+        del found["objective"]
+    return found

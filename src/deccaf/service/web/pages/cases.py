@@ -31,13 +31,15 @@ class MakerRow:
 
     maker: str
     loss: float | None
+    aim: float | None
+    """What the choice minimised: the loss, or the objective of the model's method."""
     price: float
     chosen: bool
 
     @property
     def total(self) -> float | None:
-        """Loss and price together."""
-        return None if self.loss is None else self.loss + self.price
+        """What the choice minimised and the price together."""
+        return None if self.aim is None else self.aim + self.price
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,9 @@ def case(case_id: CasePath, here: Here, visitor: AnyoneHere) -> Response:
 
 def _makers(live: Live, why: Reason) -> list[MakerRow]:
     """Everybody's loss and price, cheapest first."""
+    aims = why.losses if why.objective is None else why.objective
     rows = [
-        MakerRow(maker, loss, why.prices.get(maker, 0.0), maker == live.maker)
+        MakerRow(maker, loss, aims[maker], why.prices.get(maker, 0.0), maker == live.maker)
         for maker, loss in why.losses.items()
     ]
     return sorted(rows, key=lambda row: (row.total is None, row.total or 0.0))
@@ -88,7 +91,8 @@ def _makers(live: Live, why: Reason) -> list[MakerRow]:
 
 def _why(live: Live, why: Reason) -> str:
     drawn = why.propensity if why.method == "lot" else None
-    return reason(why.losses, why.prices, live.maker, drawn=drawn)
+    aim = None if why.objective is None else {m: v for m, v in why.objective.items() if v is not None}
+    return reason(why.losses, why.prices, live.maker, objective=aim, drawn=drawn)
 
 
 def _movers(model: Model | None, found: CaseFile) -> Movers:
