@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from deccaf.service.ledger import ledger
+from deccaf.service.check import check
+
 from service_fuzz import fuzz, listening
 from service_world import first_key, world
 
@@ -14,4 +15,4 @@ def test_generated_requests_find_no_fault(database_url: str) -> None:
         assert wrong == []
         assert sum(seen.values()) > 200
         assert seen["201"] + seen["200"] > 20
-        assert desk.service.read(ledger.check) == []
+        assert desk.service.read(check) == []

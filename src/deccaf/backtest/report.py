@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -46,6 +47,12 @@ def backtest_report(found: Backtest, title: str = "Backtest") -> Report:
         ),
         footer=f"deccaf backtest: {found.folds} split(s), {found.train_cases:,} training cases on average.",
     )
+
+
+def as_json(found: Backtest) -> dict[str, Any]:
+    """The verdict in sentences, the notes, and the costs by policy, as plain data."""
+    records = json.loads(cost_table(found).to_json(orient="records"))
+    return {"verdict": found.verdict(), "notes": list(found.notes), "costs": records}
 
 
 def cost_table(found: Backtest) -> pd.DataFrame:

@@ -38,6 +38,7 @@ def backtest(
     Where several experts decided the same cases, every outcome is known. Where one did, costs are estimated
     from the log, with intervals, and what makes the estimates doubtful is said. The report can say "no gain".
     """
+    from deccaf.backtest.report import as_json as as_plain
     from deccaf.backtest.report import backtest_report, cost_table
     from deccaf.backtest.run import DEFAULT, Options
     from deccaf.backtest.run import backtest as run
@@ -58,8 +59,7 @@ def backtest(
         found = run(History.read(cases, decisions, settings), settings, options, step)
         page = None if out is None else backtest_report(found, f"Backtest on {cases.name}").write(out)
     if as_json:
-        records = json.loads(cost_table(found).to_json(orient="records"))
-        print(json.dumps({"verdict": found.verdict(), "notes": found.notes, "costs": records}, indent=2))
+        print(json.dumps(as_plain(found), indent=2))
     else:
         show_table(cost_table(found), title=f"{found.test_cases:,} test cases", as_json=False)
         for line in [*found.verdict(), *(f"note: {note}" for note in found.notes)]:

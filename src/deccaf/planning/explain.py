@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import pandas as pd
 from deccaf.data.costs import MACHINE, Class
 from deccaf.models.methods import Learned
 from deccaf.planning.plan import Choice, Why
+from deccaf.planning.reason import reason
 
 _SHOWN = 5
 
@@ -80,13 +81,13 @@ def explain_case(
         chosen=winner,
         runner_up=second,
         why="best" if choice is None else choice.why,
-        reason=_reason(
+        reason=reason(
             _by_maker(loss),
-            _by_maker(objective),
             _by_maker(makers["price"]),
             winner,
-            second,
-            "best" if choice is None else choice.why,
+            objective=_by_maker(objective),
+            runner_up=second,
+            why="best" if choice is None else choice.why,
         ),
         chances=pd.Series(p, index=list(classes)),
         features=pd.concat(parts, ignore_index=True),
@@ -95,43 +96,6 @@ def explain_case(
 
 def _by_maker(values: pd.Series) -> dict[str, float]:
     return {str(name): float(value) for name, value in values.items()}
-
-
-def _reason(
-    loss: Mapping[str, float],
-    objective: Mapping[str, float],
-    prices: Mapping[str, float],
-    chosen: str,
-    second: str | None,
-    why: Why,
-) -> str:
-    """Why a case went to somebody, in a sentence, from what the plan compares (the objective) and its prices.
-
-    `second` is the plan's runner-up: who would get the case if the chosen one could not.
-    """
-    by_cost = all(loss[name] == value for name, value in objective.items())
-    word = "expected loss" if by_cost else "weighted chance of an error, which the paper's plan minimises"
-    if why == "lot":
-        return "It was drawn by lot: a share of the cases is, so that people can be compared."
-    total = {name: objective[name] + prices[name] for name in objective}
-    best = min(objective, key=objective.__getitem__)
-    if why == "best":
-        head = f"It has the least {word}, {objective[chosen]:.4f}"
-        if second is None:
-            return f"{head}; nobody else could have got it."
-        return f"{head}; if it could not, {second} would get it, with {objective[second]:.4f}."
-    if why == "room":  # whoever is cheaper with the price too may not get the case at all
-        able = [name for name in objective if total[name] >= total[chosen] - 1e-9 and name != chosen]
-        best = min(able or [best], key=objective.__getitem__)
-    head = f"{best} would have the least {word}, {objective[best]:.4f} against {objective[chosen]:.4f}"
-    if why == "room":
-        return (
-            f"{head}, but has no room for it: one more case for {best} is worth {prices[best]:.4f} elsewhere"
-            f", so that the two together are {total[best]:.4f} against {total[chosen]:.4f}."
-        )
-    if prices[chosen] < 0:
-        return f"{head}, but {chosen} has a minimum load to reach."
-    return f"{head}, but may not get it, or a constraint asks for {chosen}."
 
 
 def _features(learned: Learned, case: pd.DataFrame, maker: str, classes: Sequence[Class]) -> pd.DataFrame:

@@ -159,6 +159,13 @@ def what_ifs(
     return WhatIfs(now, tuple(answers))
 
 
+def what_if(scored: Scored, capacity: Capacity, changes: Mapping[str, str], **options: Any) -> WhatIf:
+    """The same for cases that are scored already, with other limits only."""
+    now = make_plan(scored, capacity, **options)
+    then = make_plan(scored, changed(capacity, changes), **options)
+    return WhatIf(now, then, now.summary.cost, Scenario(changes))
+
+
 def changed(capacity: Capacity, changes: Mapping[str, str]) -> Capacity:
     """The capacity with more or less room in every batch: by maker "+10", "-5", or "40" to set it.
 

@@ -12,11 +12,12 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from deccaf.service.core import Limits
 
 _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -30,26 +31,6 @@ HEADERS = {
     b"referrer-policy": b"no-referrer",
 }
 """Sent with every answer."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How large things may be."""
-
-    json_bytes: int = 8 << 20
-    upload_bytes: int = 256 << 20
-    depth: int = 32
-    rows: int = 200_000
-    columns: int = 2_000
-    bulk_cases: int = 10_000
-    upload_paths: tuple[str, ...] = (
-        "/v1/imports",
-        "/v1/models",
-        "/setup/history",
-        "/setup/cases",
-        "/models/upload",
-    )
-    """Where files come in: streamed, not parsed as JSON."""
 
 
 LINGER_SECONDS = 3.0
@@ -95,17 +76,21 @@ class LimitsMiddleware:
         most = self.limits.upload_bytes if upload else self.limits.json_bytes
         if headers.get(b"content-encoding", b"identity") != b"identity":
             rest = _rest(headers, receive)
-            said = "send the body as it is; compressed bodies are not read"
-            await refuse(send, 415, "packed-body", said, rest)
+            detail = "send the body as it is; compressed bodies are not read"
+            await refuse(send, 415, "packed-body", detail, rest)
             return
-        told = headers.get(b"content-length", b"")
-        if told.isdigit() and int(told) > most:
+        length = headers.get(b"content-length", b"")
+        if length.isdigit() and int(length) > most:
             await _too_large(send, most, _rest(headers, receive))
             return
         if upload:
             await self._stream(scope, receive, send, most)
             return
-        if scope["method"] in {"GET", "HEAD", "OPTIONS"} and not told and b"transfer-encoding" not in headers:
+        if (
+            scope["method"] in {"GET", "HEAD", "OPTIONS"}
+            and not length
+            and b"transfer-encoding" not in headers
+        ):
             await self.app(scope, receive, send)
             return
         body = await _whole(receive, most)
@@ -220,8 +205,8 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 def _request_id(headers: dict[bytes, bytes]) -> str:
-    told = headers.get(b"x-request-id", b"").decode("latin-1")
-    return told if _REQUEST_ID.fullmatch(told) else uuid.uuid4().hex
+    given = headers.get(b"x-request-id", b"").decode("latin-1")
+    return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
 
 
 def _title(kind: str) -> str:

@@ -1,4 +1,4 @@
-"""Who gets a case that cannot wait: the least loss + price among those with room."""
+"""Who gets a case that cannot wait: the least loss + price among those with room (no database)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watching: quiet days stay quiet; a shifted feature and a careless reviewer are seen within the day."""
+"""Monitoring: quiet days stay quiet; a shifted feature and a careless reviewer are seen within the day."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deccaf.evaluate.drift import counts, drift, is_real, profile, stability
-from deccaf.service.jobs import jobs
-from deccaf.service.ledger import ledger
-from deccaf.service.ledger.ledger import Actor, Arrival
-from deccaf.service.monitor import monitoring
-from deccaf.service.monitor.monitoring import DAY, Alert, Report, Watcher, keep_alerts
+from deccaf.service.jobs import records
+from deccaf.service.ledger import case_records, labels, versions
+from deccaf.service.ledger.case_records import Arrival
+from deccaf.service.monitor.alerts import keep_alerts, read_response
+from deccaf.service.monitor.health import DAY, Alert, HealthReport
+from deccaf.service.monitor.monitoring import Monitor
 from deccaf.service.store import database
 from deccaf.service.store import tables as t
-from deccaf.service.web.api.models import add_model, put_in_force
+from deccaf.service.store.keys import Actor
 from pages_world import Person, new_key
 from service_world import EXPERTS, World, history, model_file, small_model, world
 
@@ -37,7 +38,7 @@ class Days:
     world: World
     day: int = 0
 
-    def live(self, seed: int, shift: float = 0.0, careless: str | None = None) -> Report:
+    def live(self, seed: int, shift: float = 0.0, careless: str | None = None) -> HealthReport:
         start = 1e9 + self.day * DAY
         self.day += 1
         frame = history(CASES, seed)
@@ -51,14 +52,14 @@ class Days:
             self._enter(
                 connection, frame.assign(case_id=f"d{self.day}-" + frame["case_id"]), at, start + DAY * 0.9
             )
-        return self.world.service.watcher.look_now(start + DAY, since=start)
+        return self.world.service.monitor.check_now(start + DAY, since=start)
 
     def _enter(self, connection: sa.Connection, frame: pd.DataFrame, at: np.ndarray, evening: float) -> None:
         who = Actor(None, "machine")
         pricing = connection.execute(sa.select(sa.func.max(t.pricings.c.id))).scalar_one()
         for row, when in zip(frame.itertuples(), at, strict=True):
             features = json.dumps({"amount": row.amount, "channel": row.channel})
-            ledger.hold(connection, [Arrival(str(row.case_id), features)], who, float(when))
+            case_records.hold(connection, [Arrival(str(row.case_id), features)], who, float(when))
         base = {"shift_id": self.world.shift, "state": "decided", "method": "stream", "pricing_id": pricing}
         rest = {"losses": "[null,null,null]", "expected_loss": 0.0, "price": 0.0, "propensity": 1.0}
         times = {"created_at": evening, "changed_at": evening}
@@ -73,7 +74,7 @@ class Days:
                 for r in frame.itertuples()
             ],
         )
-        ledger.label(
+        labels.label(
             connection, [(str(r.case_id), json.dumps(r.label)) for r in frame.itertuples()], who, evening
         )
 
@@ -83,15 +84,16 @@ def days(tmp_path: Path) -> Iterator[Days]:
     with world(f"sqlite:///{tmp_path}/deccaf.db", housekeeping=False) as found:
         with database.writing(found.service.engine) as connection:
             facts = small_model().training_
-            made = add_model(connection, "m", "test", "0", model_file(tmp_path), facts, Actor(1), 1e9 - 1)
-            put_in_force(connection, made["id"], "activate", Actor(1), 1e9 - 1)
+            content = model_file(tmp_path)
+            made = versions.add_version(connection, "m", "test", "0", content, facts, Actor(1), 1e9 - 1)
+            versions.put_in_force(connection, made.id, Actor(1), 1e9 - 1)
         found.service.models.refresh()
         yield Days(found)
 
 
 def test_twenty_quiet_days_then_one_shifted_feature_and_one_careless_reviewer(days: Days) -> None:
     quiet = [days.live(seed) for seed in range(100, 120)]
-    assert [alert.said for report in quiet for alert in report.alerts] == []
+    assert [alert.finding for report in quiet for alert in report.alerts] == []
     assert quiet[-1].cases == CASES
     assert {expert.name for expert in quiet[-1].experts} == set(EXPERTS)
     assert quiet[-1].score is not None
@@ -133,8 +135,8 @@ def test_an_alert_starts_one_refit_where_the_lead_wants_that(days: Days) -> None
     found = days.world.lead.get("/v1/jobs").json()["items"]
     assert [job["params"]["name"] for job in found] == ["refit after an alert"]
     with database.reading(engine) as connection:
-        assert monitoring.read_wish(connection)["refit"] is True
-    assert jobs.MOST_ATTEMPTS == 3
+        assert read_response(connection).refit is True
+    assert records.MOST_ATTEMPTS == 3
 
 
 def test_team_and_models_pages_tell_what_was_recorded(days: Days) -> None:
@@ -172,10 +174,10 @@ def test_the_index_by_hand() -> None:
     assert counts(words, pd.Series(["a", "new", None, None])).tolist() == [1, 0, 1, 2]
 
 
-def test_the_watcher_looks_only_now_and_then(days: Days) -> None:
-    watcher: Watcher = days.world.service.watcher
-    watcher.look()
-    first = watcher.report
-    watcher.look()
-    assert watcher.report is first
+def test_the_monitor_checks_only_now_and_then(days: Days) -> None:
+    monitor: Monitor = days.world.service.monitor
+    monitor.check()
+    first = monitor.report
+    monitor.check()
+    assert monitor.report is first
     assert first.cases == 0

@@ -1,26 +1,29 @@
 """What if somebody had more time, or less: today's cases, solved again with other capacities.
 
-The losses are those of the ledger, so nothing is scored twice. Where more cases are expected than have come
-so far, those stand for them: capacities are scaled down to the cases seen, the cost up to the whole day.
+The losses are those of the ledger, so nothing is scored twice. Where more cases are expected than have
+come so far, these represent them: capacities are scaled down to the cases seen, the cost up to the whole
+day.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+import pandas as pd
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from deccaf.assign import solve
+from deccaf.data.capacity import Capacity
 from deccaf.data.costs import MACHINE
 from deccaf.errors import CapacityError
-from deccaf.service.ledger import ledger
+from deccaf.planning.scored import Scored
+from deccaf.planning.what_if import least_cost
+from deccaf.service.ledger import shifts
+from deccaf.service.ledger.assignments import loss_matrix
 from deccaf.service.store import tables as t
 
 Floats = NDArray[np.float64]
@@ -39,6 +42,8 @@ class Day:
     shift_id: int
     makers: tuple[str, ...]
     loss: Floats
+    objective: Floats
+    """What plans minimise: the loss itself, or what the model's method has in its place."""
     capacity: dict[str, int | None]
     """What everybody may get in the whole shift; None: no limit. Away is 0."""
     seen: int
@@ -47,15 +52,13 @@ class Day:
     spent: float
     """Expected cost of the cases so far, as they were given out."""
 
-    def cost(self, capacity: Mapping[str, int | None], rows: Floats | None = None) -> float:
-        """The least expected cost of the whole day with these capacities."""
-        loss = self.loss if rows is None else rows
-        share = len(loss) / self.whole
-        upper = np.array(
-            [len(loss) if capacity.get(m) is None else round(capacity[m] * share) for m in self.makers],  # type: ignore[operator]
-            np.int64,
-        )
-        return solve(loss, upper, eligible=np.isfinite(loss)).objective / share
+    def cost(self, capacity: Mapping[str, int | None], step: int = 1) -> float:
+        """The least expected cost of the whole day with these capacities, from every `step`-th case."""
+        loss, aim = self.loss[::step], self.objective[::step]
+        share, cases = len(loss) / self.whole, len(loss)
+        upper = {maker: cases if limit is None else round(limit * share) for maker, limit in capacity.items()}
+        scored = Scored(pd.RangeIndex(cases), self.makers, loss, aim, np.zeros(cases, np.int64), ("",))
+        return least_cost(scored, Capacity.of({MACHINE: 0, **upper})) / share
 
     def with_team(self, factor: float) -> dict[str, int | None]:
         """Everybody's capacity times a factor; whoever has no limit keeps none."""
@@ -76,7 +79,7 @@ class Scenario:
 
 
 class Days:
-    """Days that were looked at lately: a slider asks many times about the same one."""
+    """Days that were asked about lately: a slider asks many times about the same one."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[int, ...], tuple[Day, list[tuple[float, float]]]] = OrderedDict()
@@ -102,8 +105,9 @@ class Days:
 def read_day(connection: sa.Connection, shift_id: int) -> Day | None:
     """Read the losses of a shift's latest cases from the ledger."""
     a = t.assignments.c
+    aim = sa.func.coalesce(a.objective, a.losses).label("aim")
     query = (
-        sa.select(*a["losses", "pricing_id", "expected_loss"])
+        sa.select(*a["losses", "objective", "pricing_id", "expected_loss"], aim)
         .where(a.shift_id == shift_id, a.state.in_(t.LIVE))
         .order_by(a.id.desc())
         .limit(MOST_CASES)
@@ -111,34 +115,19 @@ def read_day(connection: sa.Connection, shift_id: int) -> Day | None:
     rows = connection.execute(query).all()
     if len(rows) < FEWEST:
         return None
-    r = t.roster.c
-    places = connection.execute(sa.select(t.roster).where(r.shift_id == shift_id)).all()
-    makers = tuple(sorted((p.maker for p in places), key=lambda m: (m != MACHINE, m)))
-    loss = _matrix(connection, rows, makers)
+    roster = shifts.read_roster(connection, shift_id)
+    makers = (MACHINE, *[seat.maker for seat in roster if seat.maker != MACHINE])
+    loss = loss_matrix(connection, rows, makers)
+    objective = loss
+    if any(row.objective is not None for row in rows):
+        objective = loss_matrix(connection, rows, makers, "aim")
     usable = np.isfinite(loss).any(axis=1)
-    seen = sum(p.used for p in places)
-    expected = connection.execute(
-        sa.select(t.shifts.c.expected_cases).where(t.shifts.c.id == shift_id)
-    ).scalar()
+    seen = sum(seat.used for seat in roster)
+    expected = shifts.read_shift(connection, shift_id).expected_cases
     spent = float(sum(row.expected_loss for row in rows)) * seen / len(rows)
-    capacity = {p.maker: 0 if p.absent else p.capacity for p in places}
-    return Day(shift_id, makers, loss[usable], capacity, seen, max(expected or 0, seen), spent)
-
-
-def _matrix(connection: sa.Connection, rows: Sequence[Any], makers: tuple[str, ...]) -> Floats:
-    """One row per case in the order of `makers`; rows of one pricing are read together."""
-    loss = np.full((len(rows), len(makers)), np.inf)
-    by_pricing: dict[int, list[int]] = {}
-    for k, row in enumerate(rows):
-        by_pricing.setdefault(row.pricing_id, []).append(k)
-    for pricing_id, places in by_pricing.items():
-        names, _ = ledger.pricing(connection, pricing_id)
-        known = [j for j, name in enumerate(names) if name in makers]
-        columns = [makers.index(names[j]) for j in known]
-        values = json.loads("[" + ",".join(rows[k].losses for k in places) + "]")
-        table = np.array(values, np.float64).reshape(len(places), len(names))
-        loss[np.ix_(places, columns)] = np.where(np.isnan(table), np.inf, table)[:, known]
-    return loss
+    capacity = {seat.maker: 0 if seat.absent else seat.capacity for seat in roster}
+    whole = max(expected or 0, seen)
+    return Day(shift_id, makers, loss[usable], objective[usable], capacity, seen, whole, spent)
 
 
 def ask(day: Day, points: list[tuple[float, float]], team: float, changes: Mapping[str, int]) -> Scenario:
@@ -172,11 +161,10 @@ def _sentence(cost: float, now: float, more: int, whole: int) -> str:
 def _curve(day: Day) -> list[tuple[float, float]]:
     """The cost over the whole team's capacity, from some of the cases: the shape is what counts."""
     step = max(len(day.loss) // CURVE_CASES, 1)
-    rows = day.loss[::step]
     points = []
     for share in SHARES:
         try:
-            points.append((100 * share, day.cost(day.with_team(share), rows)))
+            points.append((100 * share, day.cost(day.with_team(share), step)))
         except CapacityError:
             continue  # without a machine to fall back on there may be no plan with less
     return points
@@ -184,9 +172,9 @@ def _curve(day: Day) -> list[tuple[float, float]]:
 
 def _state(connection: sa.Connection, shift_id: int) -> tuple[int, ...]:
     """What the day's numbers depend on."""
-    a, r = t.assignments.c, t.roster.c
+    a = t.assignments.c
     last = connection.execute(
         sa.select(a.id).where(a.shift_id == shift_id).order_by(a.id.desc()).limit(1)
     ).scalar()
-    roster = sa.select(r.maker, r.capacity, r.absent).where(r.shift_id == shift_id).order_by(r.maker)
-    return shift_id, last or 0, hash(tuple(tuple(row) for row in connection.execute(roster)))
+    roster = shifts.read_roster(connection, shift_id)
+    return shift_id, last or 0, hash(tuple((seat.maker, seat.capacity, seat.absent) for seat in roster))

@@ -1,6 +1,6 @@
 """Alerts in the demo's own world: none on quiet days; a shifted feature, a careless person seen the same day.
 
-    .venv/bin/python benchmarks/watching.py [--worlds 5] [--days 20]
+    .venv/bin/python benchmarks/monitoring.py [--worlds 5] [--days 20]
 
 Every world has its own cases, team and model. A day brings 1,200 cases; the best plan gives 60 to each of
 nine analysts, who decide as they do, and all labels are known in the evening. Cases go to those who are
@@ -28,11 +28,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from deccaf.data.costs import MACHINE
 from deccaf.service.core import Service
 from deccaf.service.demo import CAPACITY, Stage, build_stage, furnish
-from deccaf.service.ledger import ledger
-from deccaf.service.ledger.ledger import Actor, Arrival
-from deccaf.service.monitor.monitoring import DAY, Report
+from deccaf.service.ledger import case_records
+from deccaf.service.ledger.case_records import Arrival
+from deccaf.service.ledger.labels import label
+from deccaf.service.monitor.health import DAY, HealthReport
 from deccaf.service.store import database
 from deccaf.service.store import tables as t
+from deccaf.service.store.keys import Actor
 from service_world import first_key
 
 CASES = 1_200
@@ -52,7 +54,7 @@ class Days:
     rng: np.random.Generator
     day: int = 0
 
-    def live(self, shifted: str | None = None, careless: str | None = None) -> Report:
+    def live(self, shifted: str | None = None, careless: str | None = None) -> HealthReport:
         """One day; a `shifted` feature is one deviation larger, a `careless` person tosses a coin."""
         start = time.time() + self.day * DAY
         self.day += 1
@@ -78,7 +80,7 @@ class Days:
         labels = [self.stage.labels[k] for k in rows]
         with database.writing(self.service.engine) as connection:
             self._enter(connection, plan, features, decision, labels, start)
-        return self.service.watcher.look_now(start + DAY, since=start)
+        return self.service.monitor.check_now(start + DAY, since=start)
 
     def _enter(
         self,
@@ -91,7 +93,7 @@ class Days:
     ) -> None:
         ids, evening = [str(case) for case in plan["case_id"]], start + 0.9 * DAY
         arrivals = [Arrival(case, text) for case, text in zip(ids, features, strict=True)]
-        ledger.hold(connection, arrivals, MACHINE_ACTOR, start + 0.1 * DAY)
+        case_records.hold(connection, arrivals, MACHINE_ACTOR, start + 0.1 * DAY)
         pricing = connection.execute(sa.select(sa.func.max(t.pricings.c.id))).scalar_one()
         losses = json.dumps([None] * (1 + len(self.stage.experts)))
         base = {"shift_id": 1, "state": "decided", "method": "plan", "pricing_id": pricing, "losses": losses}
@@ -111,7 +113,7 @@ class Days:
             ],
         )
         truths = [(case, json.dumps(y)) for case, y in zip(ids, labels, strict=True)]
-        ledger.label(connection, truths, MACHINE_ACTOR, evening)
+        label(connection, truths, MACHINE_ACTOR, evening)
 
 
 def _plain(value: Any) -> Any:
@@ -127,7 +129,7 @@ def one_world(seed: int, days: int, folder: Path, bar: Any) -> dict[str, Any]:
     world = Days(service, stage, np.random.default_rng(seed))
     false, seen_features, seen_people, others = [], 0, 0, []
     for _ in range(days):
-        false += [alert.said for alert in world.live().alerts]
+        false += [alert.finding for alert in world.live().alerts]
         bar.update()
     for name in FEATURES:
         subjects = {alert.subject for alert in world.live(shifted=name).alerts}
