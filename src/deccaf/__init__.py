@@ -4,25 +4,25 @@ deccaf learns from history how each reviewer decides, and assigns every new case
 machine, so that the expected cost of errors is least and nobody gets more work than they can do.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from deccaf.data.capacity import Capacity
-from deccaf.data.cases import Cases
-from deccaf.data.costs import MACHINE, Costs, expected_loss
-from deccaf.data.decisions import Decisions
-from deccaf.data.history import History
-from deccaf.data.schema import Columns, Schema
-from deccaf.errors import (
-    CapacityError,
-    ConfigError,
-    DataError,
-    DeccafError,
-    DeccafWarning,
-    ModelFileError,
-    SolverError,
-)
-
 if TYPE_CHECKING:
+    from deccaf.data.capacity import Capacity
+    from deccaf.data.cases import Cases
+    from deccaf.data.costs import MACHINE, Costs, expected_loss
+    from deccaf.data.decisions import Decisions
+    from deccaf.data.history import History
+    from deccaf.data.schema import Columns, Schema
+    from deccaf.errors import (
+        CapacityError,
+        ConfigError,
+        DataError,
+        DeccafError,
+        DeccafWarning,
+        ModelFileError,
+        SolverError,
+    )
     from deccaf.estimator import DeCCaF
     from deccaf.planning import Plan
 
@@ -51,17 +51,28 @@ __all__ = [
 ]
 
 
+_HOMES = {
+    "Capacity": "data.capacity",
+    "Cases": "data.cases",
+    "Columns": "data.schema",
+    "Costs": "data.costs",
+    "DeCCaF": "estimator",
+    "Decisions": "data.decisions",
+    "History": "data.history",
+    "MACHINE": "data.costs",
+    "Plan": "planning",
+    "Schema": "data.schema",
+    "expected_loss": "data.costs",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """The estimator is imported when it is asked for: its libraries take seconds."""
-    if name == "DeCCaF":
-        from deccaf.estimator import DeCCaF
-
-        return DeCCaF
-    if name == "Plan":
-        from deccaf.planning import Plan
-
-        return Plan
-    raise AttributeError(f"module 'deccaf' has no attribute {name!r}")
+    """Everything is imported when it is asked for: the libraries behind it take seconds."""
+    if name not in __all__:
+        raise AttributeError(f"module 'deccaf' has no attribute {name!r}")
+    found = getattr(import_module(f"deccaf.{_HOMES.get(name, 'errors')}"), name)
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

@@ -25,6 +25,7 @@ from deccaf.data.costs import MACHINE, Costs, review_costs
 from deccaf.data.decisions import Decisions
 from deccaf.data.frames import as_pandas, default_names, read_input, same_kind
 from deccaf.data.history import History, per_row
+from deccaf.data.names import names_of
 from deccaf.data.schema import Columns, Schema
 from deccaf.data.values import class_codes
 from deccaf.errors import ConfigError, DataError, ModelFileError, did_you_mean, show
@@ -275,6 +276,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         experts = [name for name in limits.makers if name != MACHINE]
         scored = self.scored(X, experts, constraints=constraints, score=score)
         given = per_row(batch, len(scored.ids), "batch")
+        given = None if given is None else names_of(given)
         notes = (*roster_notes(self.experts_, limits), *scored.notes)
         return replace(scored, notes=notes, batch=scored.batch if given is None else given), limits
 
@@ -465,6 +467,11 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         return self.costs, class_codes(values, self.costs.classes, values.index)
 
     def _check_settings(self) -> None:
+        if self.costs is not None and not isinstance(self.costs, Costs):
+            raise ConfigError(
+                f"costs: expected Costs, got {type(self.costs).__name__}; make them with "
+                "Costs.binary(false_positive=..., false_negative=...) or Costs.from_matrix(...)"
+            )
         if self.method not in METHODS:
             hint = did_you_mean(str(self.method), METHODS)
             raise ConfigError(f"method: expected one of {', '.join(METHODS)}, got {self.method!r}{hint}")

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 import sys
 import traceback
+import warnings
+from contextlib import suppress
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from deccaf import __version__
 from deccaf.cli.assign import assign, explain
 from deccaf.cli.backtest import backtest
 from deccaf.cli.bench import bench
 from deccaf.cli.check import check
-from deccaf.cli.common import err
+from deccaf.cli.common import err, say
 from deccaf.cli.demo import demo
 from deccaf.cli.fit import fit
+from deccaf.cli.interrupt import STOPPED
 from deccaf.cli.serve import serve
 from deccaf.cli.simulate import simulate
 from deccaf.cli.stream import stream
-from deccaf.errors import DeccafError
+from deccaf.errors import DeccafError, DeccafWarning
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 app = typer.Typer(
     name="deccaf",
@@ -62,21 +71,82 @@ def _root(
 
 def main() -> None:
     """Run the command line; a `DeccafError` prints its message and exits with its code."""
+    for channel in (sys.stdout, sys.stderr):
+        if isinstance(channel, io.TextIOWrapper):  # a name that the terminal cannot write is spelled out
+            channel.reconfigure(errors="backslashreplace")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", DeccafWarning)
+        warnings.showwarning = _Notes()
+        code = _exit_code()
+    sys.exit(_flushed(code))
+
+
+def _exit_code() -> int:
     try:
         app()
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        if code == STOPPED:
+            say("stopped")
+        return code
     except DeccafError as error:
-        err.print(f"[red]error:[/red] {_escaped(error)}", soft_wrap=True)
-        sys.exit(error.exit_code)
+        _complain("error:", str(error))
+        return error.exit_code
     except KeyboardInterrupt:
-        err.print("stopped")
-        sys.exit(130)
+        say("stopped")
+        return STOPPED
     except BrokenPipeError:
-        sys.exit(0)  # the reader of a pipe (head, say) has seen enough
+        return 0  # the reader of a pipe (head, say) has seen enough
+    except OSError as error:
+        if error.filename is None and error.errno in _NO_ROOM:
+            return _not_written(error)
+        return _unexpected()
     except Exception:
-        traceback.print_exc()
-        err.print("[red]unexpected error[/red]: this is a bug in deccaf; please report the lines above")
-        sys.exit(1)
+        return _unexpected()
+    return 0
 
 
-def _escaped(error: DeccafError) -> str:
-    return str(error).replace("[", r"\[")
+def _flushed(code: int) -> int:
+    """The code, once all output has arrived; what cannot arrive is not tried again at the end."""
+    try:
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        return code
+    except OSError as error:
+        code = _not_written(error)
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return code
+
+
+def _not_written(error: OSError) -> int:
+    _complain("error:", f"standard output cannot be written: {error.strerror}")
+    return DeccafError.exit_code
+
+
+def _unexpected() -> int:
+    traceback.print_exc()
+    _complain("unexpected error:", "this is a bug in deccaf; please report the lines above")
+    return DeccafError.exit_code
+
+
+def _complain(what: str, message: str) -> None:
+    with suppress(OSError):
+        err.print(Text.assemble((what, "red"), " ", message), soft_wrap=True)
+
+
+class _Notes:
+    """Warnings as lines for people, each once, without the source file that they came from."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def __call__(
+        self, message: Warning | str, category: type[Warning], *where: object, **more: object
+    ) -> None:
+        del where, more
+        line = f"{'note' if issubclass(category, DeccafWarning) else 'warning'}: {message}"
+        if line not in self._said:
+            self._said.add(line)
+            say(line)

@@ -11,7 +11,7 @@ import typer
 from deccaf.benchmark.sections.team import TeamStudy, study_team, team_report
 from deccaf.cli.common import JsonOption, SeedOption, say, show_table, steps
 from deccaf.data.cases import Cases
-from deccaf.data.files import read_frame, write_frame
+from deccaf.data.files import check_output, read_frame, write_frame
 from deccaf.simulate.history import random_history
 from deccaf.simulate.teams.build import build_team, fitting_cases, protected_groups, reference_cost
 from deccaf.simulate.teams.config import TeamConfig
@@ -35,11 +35,12 @@ def team(
     expert says on every case (all_decisions.parquet), the true chances of error (probabilities.parquet), the
     team itself (parameters.parquet, team.json), and report.html with its pictures.
     """
+    check_output(out / "cases.parquet", [cases, config])
     described = TeamConfig.read(config)
     costs = described.costs.build()
     with steps(_STEPS) as step:
         step("Reading cases")
-        frame = read_frame(cases)
+        frame = read_frame(cases, text=(described.columns.case, "batch"))
         table = Cases.from_frame(frame, columns=described.columns, costs=costs, require=["label"])
         step("Drawing the team")
         members = build_team(described, table, seed)
