@@ -739,7 +739,7 @@ def frames(draw: st.DrawFn) -> pd.DataFrame:
     def column(values: st.SearchStrategy) -> list:
         return draw(st.lists(values, min_size=size, max_size=size))
 
-    amount = st.one_of(st.none(), st.integers(-999, 999).map(lambda value: value / 8))
+    amount = st.one_of(st.none(), st.integers(-999, 999).map(lambda value: value / 4))
     frame = pd.DataFrame(
         {
             "case_id": names,
@@ -759,7 +759,7 @@ def frames(draw: st.DrawFn) -> pd.DataFrame:
 
 @pytest.mark.filterwarnings("ignore::deccaf.errors.DeccafWarning")
 @settings(
-    max_examples=40,
+    max_examples=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
