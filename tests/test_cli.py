@@ -64,7 +64,7 @@ WIDE = "case_id," + ",".join(f"c{k}" for k in range(10**5)) + "\n"
     [
         ("cases", "", 3, "the file is empty"),
         ("cases", "case_id,label,time\na0,0,1\n", 3, "no feature column"),
-        ("cases", "case_id;x\na0;1\n", 3, "separated by ';'"),
+        ("cases", "a,b;c,d\n1,2;3,4\n", 3, "columns may be separated in two ways"),
         ("cases", "case_id,x\na0,1\na0,2\n", 3, "'case_id': 1 value(s) stand for more than one case, first: 'a0'"),
         ("cases", "case_id,x,label\na0,1,7\n", 3, "'label': 1 value(s) outside {0, 1}, first: 7 in case 'a0'"),
         ("cases", "case_id,x\na0,1\na1,2\na2,oops\n", 3, "1 of 3 value(s) are no numbers, first: 'oops'"),

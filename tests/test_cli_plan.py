@@ -14,8 +14,8 @@ import pytest
 
 from deccaf import Capacity, DeCCaF
 from deccaf.cli import app
+from deccaf.data import cases as case_tables
 from deccaf.data.files import read_frames
-from deccaf.planning import intake
 from models_world import make_world
 
 CONFIG = """
@@ -294,7 +294,7 @@ def test_chunks_of_a_file_give_the_same_plan(today: dict[str, Path], monkeypatch
     model, capacity = DeCCaF.load(today["model"]), Capacity.read(today["capacity"])
     whole = model.assign(today["cases"], capacity)
     told = model.explain(today["cases"], whole, case="c517").reason
-    monkeypatch.setattr(intake, "read_frames", partial(read_frames, rows=7))
+    monkeypatch.setattr(case_tables, "read_frames", partial(read_frames, rows=7))
     parts = model.assign(today["cases"], capacity)
     pd.testing.assert_frame_equal(parts.frame, whole.frame, rtol=1e-12)
     assert parts.summary.notes == whole.summary.notes

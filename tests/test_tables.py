@@ -41,7 +41,7 @@ def test_new_cases_are_cast_to_the_stored_levels(cases_frame: pd.DataFrame) -> N
     cases = Cases.from_frame(new, schema=Schema.from_dict(schema.to_dict()))
     assert cases.features["channel"].isna().tolist() == [False, True]
     assert list(cases.features["channel"].cat.categories) == ["branch", "phone", "web"]
-    assert schema.unseen(new) == {"channel": 1}
+    assert schema.unseen(new, cases.features) == {"channel": 1}
     assert list(cases.ids) == [7, 9]
 
 

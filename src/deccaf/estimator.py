@@ -596,6 +596,11 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         return self.costs, class_codes(values, self.costs.classes, values.index)
 
     def _check_settings(self) -> None:
+        if self.costs is not None and not isinstance(self.costs, Costs):
+            raise ConfigError(
+                f"costs: expected Costs, got {type(self.costs).__name__}; make them with "
+                "Costs.binary(false_positive=..., false_negative=...) or Costs.from_matrix(...)"
+            )
         if self.method not in METHODS:
             hint = did_you_mean(str(self.method), METHODS)
             raise ConfigError(f"method: expected one of {', '.join(METHODS)}, got {self.method!r}{hint}")
@@ -656,7 +661,7 @@ def _trusted(scored: Scored, strict: bool) -> Scored:
 def _in_batches(scored: Scored, batch: Any) -> Scored:
     """The same with the batches that were given, one per case, if any were."""
     given = per_row(batch, len(scored.ids), "batch")
-    return scored if given is None else replace(scored, batch=given)
+    return scored if given is None else replace(scored, batch=names_of(given))
 
 
 def _like(X: Any, frame: pd.DataFrame, ids: pd.Index) -> Any:

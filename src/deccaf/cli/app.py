@@ -6,8 +6,13 @@ for libraries that it does not use.
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 import sys
 import traceback
+import warnings
+from contextlib import suppress
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -15,7 +20,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from deccaf import __version__
-from deccaf.errors import DeccafError
+from deccaf.cli.interrupt import STOPPED, stopped_quietly
+from deccaf.errors import DeccafError, DeccafWarning
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 COMMANDS = {
     "demo": "Run the main job end to end on embedded data and write a report to look at.",
@@ -47,7 +55,9 @@ class Waiting(TyperCommand):
     def loaded(self) -> Any:
         """The command itself, or the group of commands."""
         name = str(self.name)
-        found = getattr(import_module(f"deccaf.cli.{_HOMES.get(name, name)}"), name)
+        with stopped_quietly():  # the libraries take seconds
+            module = import_module(f"deccaf.cli.{_HOMES.get(name, name)}")
+        found = getattr(module, name)
         alone = typer.Typer(rich_markup_mode="rich", add_completion=False)
         alone.callback()(_root)  # makes a group of one
         if isinstance(found, typer.Typer):
@@ -100,27 +110,92 @@ def _root(
 
 def main() -> None:
     """Run the command line; a `DeccafError` prints its message and exits with its code."""
+    for channel in (sys.stdout, sys.stderr):
+        if isinstance(channel, io.TextIOWrapper):  # a name that the terminal cannot write is spelled out
+            channel.reconfigure(errors="backslashreplace")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", DeccafWarning)
+        warnings.showwarning = _Notes()
+        code = _exit_code()
+    sys.exit(_flushed(code))
+
+
+def _exit_code() -> int:
     try:
         app()
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        if code == STOPPED:
+            _say("stopped")
+        return code
     except DeccafError as error:
-        _complain(f"[red]error:[/red] {_escaped(error)}")
-        sys.exit(error.exit_code)
+        _complain("error:", str(error))
+        return error.exit_code
     except KeyboardInterrupt:
-        _complain("stopped")
-        sys.exit(130)
+        _say("stopped")
+        return STOPPED
     except BrokenPipeError:
-        sys.exit(0)  # the reader of a pipe (head, say) has seen enough
+        return 0  # the reader of a pipe (head, say) has seen enough
+    except OSError as error:
+        if error.filename is None and error.errno in _NO_ROOM:
+            return _not_written(error)
+        return _unexpected()
     except Exception:
-        traceback.print_exc()
-        _complain("[red]unexpected error[/red]: this is a bug in deccaf; please report the lines above")
-        sys.exit(1)
+        return _unexpected()
+    return 0
 
 
-def _complain(message: str) -> None:
+def _flushed(code: int) -> int:
+    """The code, once all output has arrived; what cannot arrive is not tried again at the end."""
+    try:
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        return code
+    except OSError as error:
+        code = _not_written(error)
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return code
+
+
+def _not_written(error: OSError) -> int:
+    _complain("error:", f"standard output cannot be written: {error.strerror}")
+    return DeccafError.exit_code
+
+
+def _unexpected() -> int:
+    traceback.print_exc()
+    _complain("unexpected error:", "this is a bug in deccaf; please report the lines above")
+    return DeccafError.exit_code
+
+
+def _complain(what: str, message: str) -> None:
+    from rich.text import Text
+
     from deccaf.cli.common import err
 
-    err.print(message, soft_wrap=True)
+    with suppress(OSError):
+        err.print(Text.assemble((what, "red"), " ", message), soft_wrap=True)
 
 
-def _escaped(error: DeccafError) -> str:
-    return str(error).replace("[", r"\[")
+def _say(message: str) -> None:
+    from deccaf.cli.common import say
+
+    say(message)
+
+
+class _Notes:
+    """Warnings as lines for people, each once, without the source file that they came from."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def __call__(
+        self, message: Warning | str, category: type[Warning], *where: object, **more: object
+    ) -> None:
+        del where, more
+        line = f"{'note' if issubclass(category, DeccafWarning) else 'warning'}: {message}"
+        if line not in self._said:
+            self._said.add(line)
+            _say(line)

@@ -14,6 +14,7 @@ from deccaf.cli.common import JsonOption, KeyOption, c_output_on_stderr, read_ke
 from deccaf.data.capacity import Capacity
 from deccaf.data.config import Config
 from deccaf.data.costs import MACHINE
+from deccaf.data.files import check_output
 from deccaf.errors import ConfigError, did_you_mean
 
 _MOST_SHOWN = 20
@@ -73,6 +74,8 @@ def assign(
         raise ConfigError(
             "--out: say where to write the plan, or use --what-if or --dry-run, which write nothing"
         )
+    if out is not None:
+        check_output(out, [model, cases, capacity, config, key_file])
     scenarios = [Scenario.parse(text) for text in what_if or []]
     with steps(len(_WEIGHTS), _WEIGHTS) as step, c_output_on_stderr():
         step("Reading the model and the roster")

@@ -10,6 +10,7 @@ import typer
 
 from deccaf.cli.common import JsonOption, say, show_table, steps, warnings_said
 from deccaf.data.config import Config
+from deccaf.data.files import check_output
 
 
 def backtest(
@@ -44,6 +45,8 @@ def backtest(
     from deccaf.backtest.run import backtest as run
     from deccaf.data.history import History
 
+    if out is not None:
+        check_output(out, [], ())
     settings = Config.read(config)
     chosen = tuple(name.strip() for name in policies.split(",") if name.strip()) or DEFAULT
     options = Options(

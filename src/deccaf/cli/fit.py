@@ -10,6 +10,7 @@ import typer
 
 from deccaf.cli.common import JsonOption, KeyOption, read_key, say, show_table, steps, warnings_said
 from deccaf.data.config import Config
+from deccaf.data.files import check_output
 from deccaf.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def fit(
     settings = Config.read(config)
     if out.suffix != ".deccaf":
         raise ConfigError(f"{out}: a model file ends in .deccaf")
+    check_output(out, [cases, decisions, config, key_file], (".deccaf",))
     with steps(4, (1.0, 8.0, 12.0, 1.0)) as step, warnings_said():
         step("Reading")
         history = History.read(cases, decisions, settings)

@@ -9,7 +9,7 @@ import typer
 
 from deccaf.cli.common import JsonOption, SeedOption, say, show_table, steps
 from deccaf.cli.simulate_team import team
-from deccaf.data.files import write_frame
+from deccaf.data.files import check_output, write_frame
 
 simulate = typer.Typer(
     help="Generate bank-account applications, the alerts of an alert model, and teams of reviewers.",
@@ -30,6 +30,7 @@ def applications(out: OutOption, rows: RowsOption = 1_000_000, seed: SeedOption 
     """
     from deccaf.simulate import generate_applications
 
+    check_output(out, [])
     with steps(2) as step:
         step("Generating applications")
         frame = generate_applications(rows, seed=seed)
@@ -56,6 +57,7 @@ def alerts(
     """
     from deccaf.simulate import build_alert_sets, generate_applications, load_baf
 
+    check_output(out, [applications])
     with steps(3) as step:
         step("Reading applications" if applications else "Generating applications")
         world = load_baf(applications) if applications else generate_applications(rows, seed=seed)

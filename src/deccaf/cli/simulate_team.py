@@ -10,7 +10,7 @@ import typer
 
 from deccaf.cli.common import JsonOption, SeedOption, say, show_table, steps, warnings_said
 from deccaf.data.cases import Cases
-from deccaf.data.files import read_frame, write_frame
+from deccaf.data.files import check_output, read_frame, write_frame
 
 if TYPE_CHECKING:
     from deccaf.benchmark.sections.team import TeamStudy
@@ -37,11 +37,12 @@ def team(
     from deccaf.simulate import TeamConfig, build_team, random_history, save_team
     from deccaf.simulate.teams.build import fitting_cases, protected_groups, reference_cost
 
+    check_output(out / "cases.parquet", [cases, config])
     described = TeamConfig.read(config)
     costs = described.costs.build()
     with steps(_STEPS) as step, warnings_said():
         step("Reading cases")
-        frame = read_frame(cases)
+        frame = read_frame(cases, text=(described.columns.case, "batch"))
         table = Cases.from_frame(frame, columns=described.columns, costs=costs, require=["label"])
         step("Drawing the team")
         members = build_team(described, table, seed)

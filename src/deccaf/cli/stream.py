@@ -17,7 +17,7 @@ from deccaf.cli.common import KeyOption, read_key, say
 from deccaf.data.capacity import ONE_BATCH, Capacity
 from deccaf.data.config import Config
 from deccaf.data.costs import MACHINE
-from deccaf.data.files import read_frame, write_text
+from deccaf.data.files import write_text
 from deccaf.errors import CapacityError, ConfigError, DataError, DeccafError
 
 if TYPE_CHECKING:
@@ -218,10 +218,9 @@ def _opened(
 
 def _past_losses(model: DeCCaF, path: Path, makers: list[str]) -> tuple[Any, Any]:
     """Scored past cases, and the day of each where the file has a batch column."""
-    frame = read_frame(path)
-    found = model.scored(frame, [name for name in makers if name != MACHINE])
+    found = model.scored(path, [name for name in makers if name != MACHINE])
     order = [found.makers.index(name) for name in makers]
-    return found.objective[:, order], pd.factorize(frame["batch"])[0] if "batch" in frame else None
+    return found.objective[:, order], None if found.batch is None else pd.factorize(found.batch)[0]
 
 
 def _report(desk: StreamAssigner) -> None:

@@ -3,10 +3,11 @@
 - `schema`: which column plays which part, and the features that a model remembers.
 - `cases`, `decisions`, `history`: what is known of each case, who decided what, and both together.
 - `learnable`, `profile`: what can be learned from a history; what a file's columns look like.
-- `values`: columns as names, classes, numbers within bounds.
+- `names`, `times`, `values`, `headers`: what a column means: names are text, times have an order.
 - `frames`, `rows`: pandas, polars and arrays, and single cases, on their way to the models.
 - `capacity`, `costs`, `config`: limits, prices of errors, the TOML file.
-- `files`: reading tables, and writing files whole or not at all.
+- `files`: reading tables, and writing files whole or not at all; `sources`, `csv_files`, `excel_files`: what
+  a path stands for, and text files and workbooks as people have them.
 """
 
 from typing import TYPE_CHECKING

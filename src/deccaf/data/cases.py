@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,10 +12,16 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from deccaf.data.costs import Class, Costs
-from deccaf.data.files import check_header, read_frame
+from deccaf.data.files import about, read_frame, read_frames
+from deccaf.data.frames import as_pandas
+from deccaf.data.headers import check_header, check_spelling
+from deccaf.data.names import MISSING, compared, names_of, note_odd_names, positions_of
 from deccaf.data.schema import Columns, Schema, no_missing, require_columns
-from deccaf.data.values import Codes, class_codes, names_of, positions_of
+from deccaf.data.times import parse_times
+from deccaf.data.values import Codes, class_codes
 from deccaf.errors import ConfigError, DataError, show
+
+Part = Literal["case", "label", "time", "batch"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,53 +38,116 @@ class Cases:
     groups: pd.DataFrame
     amounts: pd.DataFrame
     """The per-case cost columns."""
+    time_format: str | None = None
+    """How the times were written, if they were text."""
 
     @classmethod
-    def read(cls, path: str | Path, **options: Any) -> Cases:
-        """Read a parquet or CSV file; the options are those of `from_frame`."""
-        frame = read_frame(path)
-        if frame.empty:
-            raise DataError(f"{path}: no rows")
-        return cls.from_frame(frame, **options)
-
-    @classmethod
-    def from_frame(
+    def read(
         cls,
-        frame: pd.DataFrame,
+        path: str | Path,
         *,
         columns: Columns | None = None,
         costs: Costs | None = None,
         schema: Schema | None = None,
-        require: Collection[Literal["label", "time", "batch"]] = (),
+        require: Sequence[Part] = (),
+        optional: Collection[Literal["label", "time"]] = (),
+    ) -> Cases:
+        """Read a file of cases; the options are those of `from_frame`. A file names its cases in a column."""
+        columns = columns or Columns()
+        with about(path):
+            frame = read_frame(path, *_kinds(columns, costs, schema))
+            if frame.empty:
+                raise DataError("no rows")
+            return cls.from_frame(
+                frame,
+                columns=columns,
+                costs=costs,
+                schema=schema,
+                require=("case", *require),
+                optional=optional,
+            )
+
+    @classmethod
+    def read_chunks(
+        cls,
+        path: str | Path,
+        only: Collection[str],
+        *,
+        columns: Columns,
+        costs: Costs,
+        schema: Schema,
+        group: Collection[str] = (),
+    ) -> Iterator[tuple[Cases, pd.DataFrame]]:
+        """New cases some rows at a time, and the rows as they stand in the file; `only` these columns.
+
+        The group columns of a history are not needed; those named here are kept.
+        """
+        text, category = _kinds(columns, costs, schema)
+        roles = columns.model_copy(update={"group": tuple(group)})
+        with about(path):
+            chunks = read_frames(
+                path,
+                columns=only,
+                text=text,
+                category=category,
+                time=columns.time,
+                time_format=columns.time_format,
+            )
+            for frame in chunks:
+                table = cls.from_frame(frame, columns=roles, costs=costs, schema=schema, require=("case",))
+                yield table, frame
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        columns: Columns | None = None,
+        costs: Costs | None = None,
+        schema: Schema | None = None,
+        require: Sequence[Part] = (),
         optional: Collection[Literal["label", "time"]] = (),
     ) -> Cases:
         """Check a table and give each column its part; the table itself is not changed.
 
-        Without a case column the frame's index names the cases. `schema` casts new cases to what a model
-        was fitted on. A label that is `require`d must be there for every case. Columns that `columns` was
-        told of must be there, except for the `optional` ones.
+        Without a case column the frame's index names the cases, unless it is `require`d. `schema` casts new
+        cases to what a model was fitted on. A label that is `require`d must be there for every case.
+        Columns that `columns` was told of must be there, except for the `optional` ones.
         """
         columns = columns or Columns()
+        frame = as_pandas(frame)
         check_header([str(name) for name in frame.columns], "cases")
+        roles = {"case": columns.case, "label": columns.label, "time": columns.time, "batch": "batch"}
+        check_spelling(
+            frame.columns, {name: None if part == "batch" else part for part, name in roles.items()}
+        )
+        if "case" in require and columns.case not in frame:
+            raise DataError(
+                f"column {columns.case!r}: missing; name the column of ids so, or say [columns] case"
+            )
         if schema is None:
             columns.check([*frame.columns, frame.index.name], optional)
         frame = _indexed_by_case(frame, columns.case)
         amounts = _amounts(frame, costs)
         classes = costs.classes if costs else (0, 1)
-        roles = {"label": columns.label, "time": columns.time, "batch": "batch"}
-        require_columns(frame, [*[roles[part] for part in require], *columns.group])
+        needed = [roles[part] for part in require if part != "case"]
+        require_columns(frame, [*needed, *columns.group])
         if schema is None:
             reserved = {*roles.values(), *columns.group, *amounts.columns}
             schema = Schema.infer(frame, columns, reserved)
+        times = None
+        if columns.time in frame:
+            times = parse_times(no_missing(frame[columns.time]), columns.time_format)
         return cls(
             features=schema.cast(frame),
             schema=schema,
             classes=classes,
             label=_labels(frame, columns.label, classes, "label" in require),
-            time=_complete(frame, columns.time, as_names=False),
-            batch=_complete(frame, "batch", as_names=True),
+            time=None if times is None else times.values,
+            batch=_batches(frame),
             groups=frame[list(columns.group)],
             amounts=amounts,
+            time_format=None if times is None else times.format,
         )
 
     def __len__(self) -> int:
@@ -102,6 +171,7 @@ class Cases:
             batch=None if self.batch is None else self.batch.iloc[picked],
             groups=self.groups.iloc[picked],
             amounts=self.amounts.iloc[picked],
+            time_format=self.time_format,
         )
 
     def between(self, start: Any = None, stop: Any = None) -> Cases:
@@ -120,9 +190,10 @@ class Cases:
         found = positions_of(self.ids, ids)
         unknown = found < 0
         if unknown.any():
-            first = ids.iloc[int(unknown.argmax())]
+            lost = ids[unknown]
             raise DataError(
-                f"column {column!r}: {unknown.sum()} value(s) name no known case, first: {show(first)}"
+                f"column {column!r}: {unknown.sum()} value(s) name no known case, first: {show(lost.iloc[0])}"
+                + compared(lost, self.ids, "among the cases")
             )
         return found
 
@@ -146,7 +217,7 @@ def latest_share(time: pd.Series, share: float) -> NDArray[np.bool_]:
 
 def _indexed_by_case(frame: pd.DataFrame, case: str) -> pd.DataFrame:
     if case in frame.columns:
-        no_missing(frame[case])
+        note_odd_names(no_missing(frame[case]))
         frame = frame.set_index(case)
     elif isinstance(frame.index, pd.MultiIndex):
         raise DataError(f"column {case!r}: missing, and the index has {frame.index.nlevels} levels")
@@ -181,7 +252,23 @@ def _labels(frame: pd.DataFrame, name: str, classes: Sequence[Class], required: 
     return codes
 
 
-def _complete(frame: pd.DataFrame, name: str, *, as_names: bool) -> pd.Series | None:
-    if name not in frame:
+def _batches(frame: pd.DataFrame) -> pd.Series | None:
+    if "batch" not in frame:
         return None
-    return names_of(frame[name]) if as_names else no_missing(frame[name])
+    batches = names_of(frame["batch"])
+    note_odd_names(batches)
+    return batches
+
+
+def _kinds(columns: Columns, costs: Costs | None, schema: Schema | None) -> tuple[list[str], list[str]]:
+    """Which columns of a file of cases are text whatever they look like: names, and categories."""
+    features = columns.features or ()
+    names = [columns.case, "batch", *[name for name in columns.group if name not in features]]
+    category = [*columns.categorical]
+    if schema is not None:
+        category += [feature.name for feature in schema.features if feature.kind == "category"]
+    if columns.time_format is not None:
+        category.append(columns.time)
+    if costs is not None and all(isinstance(name, str) for name in costs.classes):
+        (names if set(costs.classes) & set(MISSING) else category).append(columns.label)
+    return names, category

@@ -14,9 +14,13 @@ from numpy.typing import ArrayLike
 
 from deccaf.data.cases import Cases
 from deccaf.data.costs import MACHINE, Class
-from deccaf.data.files import read_frame
+from deccaf.data.files import about, read_frame
+from deccaf.data.frames import as_pandas
+from deccaf.data.headers import check_spelling
+from deccaf.data.names import MISSING, compared, names_of, note_odd_names, positions_of
 from deccaf.data.schema import no_missing, require_columns
-from deccaf.data.values import Codes, class_codes, names_of, number_in, positions_of
+from deccaf.data.times import parse_times
+from deccaf.data.values import Codes, class_codes, number_in
 from deccaf.errors import DataError, did_you_mean
 
 
@@ -35,32 +39,53 @@ class Decisions:
     seconds: pd.Series | None = None
 
     @classmethod
-    def read(cls, path: str | Path, **options: Any) -> Decisions:
-        """Read a parquet or CSV file; the options are those of `from_frame`."""
-        frame = read_frame(path)
-        if frame.empty:
-            raise DataError(f"{path}: no rows")
-        return cls.from_frame(frame, **options)
-
-    @classmethod
-    def from_frame(
+    def read(
         cls,
-        frame: pd.DataFrame,
+        path: str | Path,
         *,
         classes: Sequence[Class] = (0, 1),
         cases: Cases | None = None,
         roster: Collection[str] | None = None,
+        time_format: str | None = None,
+    ) -> Decisions:
+        """Read a file of decisions; the options are those of `from_frame`."""
+        text, category = ["case_id", "expert_id"], ["time"] if time_format is not None else []
+        if all(isinstance(name, str) for name in classes):
+            (text if set(classes) & set(MISSING) else category).append("decision")
+        with about(path):
+            frame = read_frame(path, text=text, category=category)
+            if frame.empty:
+                raise DataError("no rows")
+            return cls.from_frame(frame, classes=classes, cases=cases, roster=roster, time_format=time_format)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        classes: Sequence[Class] = (0, 1),
+        cases: Cases | None = None,
+        roster: Collection[str] | None = None,
+        time_format: str | None = None,
     ) -> Self:
         """Check a table with `case_id`, `expert_id`, `decision`; optional `propensity`, `time`, `seconds`.
 
         `cases` closes the set of cases and `roster` the set of experts: anything else is a `DataError`.
+        Times written as text are read as `parse_times` does.
         """
+        frame = as_pandas(frame)
+        check_spelling(
+            frame.columns,
+            dict.fromkeys(("case_id", "expert_id", "decision", "propensity", "time", "seconds")),
+        )
         require_columns(frame, ["case_id", "expert_id", "decision"])
         frame = frame.reset_index(drop=True)
         case = no_missing(frame["case_id"])
+        note_odd_names(case)
         if cases is not None:
             cases.positions(case)
         expert = names_of(frame["expert_id"])
+        note_odd_names(expert)
         _check_experts(expert, roster)
         decision = class_codes(frame["decision"], classes, case)
         no_missing(frame["decision"], case)
@@ -70,7 +95,7 @@ class Decisions:
             decision=decision,
             classes=tuple(classes),
             propensity=number_in(frame, "propensity", case, 0.0, 1.0, open_below=True),
-            time=no_missing(frame["time"], case) if "time" in frame else None,
+            time=_times(frame, case, time_format, cases),
             seconds=number_in(frame, "seconds", case, 0.0, np.inf),
         )
 
@@ -114,14 +139,24 @@ class Decisions:
         return tuple(sorted(self.expert.unique()))
 
 
+def _times(
+    frame: pd.DataFrame, case: pd.Series, time_format: str | None, cases: Cases | None
+) -> pd.Series | None:
+    if "time" not in frame:
+        return None
+    like = None if cases is None else cases.time_format
+    return parse_times(no_missing(frame["time"], case), time_format, like).values
+
+
 def _check_experts(expert: pd.Series, roster: Collection[str] | None) -> None:
     if (expert == MACHINE).any():
         raise DataError(f"column 'expert_id': {MACHINE!r} is the name of the machine; rename that person")
     if roster is not None:
         unknown = ~expert.isin(list(roster)).to_numpy()
         if unknown.any():
-            first = expert.iloc[int(unknown.argmax())]
+            lost = expert[unknown]
+            hint = did_you_mean(lost.iloc[0], roster) or compared(lost, pd.Index(roster), "on the roster")
             raise DataError(
                 f"column 'expert_id': {unknown.sum()} value(s) name nobody on the roster of {len(roster)}, "
-                f"first: {first!r}" + did_you_mean(first, roster)
+                f"first: {lost.iloc[0]!r}{hint}"
             )

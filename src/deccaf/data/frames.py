@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from deccaf.data.costs import Costs
+from deccaf.data.files import plain_types
 from deccaf.errors import DataError
 
 CASE = "case_id"
@@ -62,9 +63,10 @@ def as_pandas(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
         return frame.infer_objects() if X.dtype == object else frame
     if isinstance(X, pd.DataFrame):
         frame = X if all(isinstance(name, str) for name in X.columns) else X.rename(columns=str)
+        frame = plain_columns(frame)
     else:
         try:
-            frame = nw.from_native(X, eager_only=True).to_pandas()
+            frame = plain_columns(nw.from_native(X, eager_only=True).to_pandas())
         except TypeError as error:
             kind = type(X).__name__
             raise DataError(
@@ -73,6 +75,30 @@ def as_pandas(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
     if frame.columns.has_duplicates:
         raise DataError(f"X: column {frame.columns[frame.columns.duplicated()][0]!r} stands twice")
     return frame
+
+
+def plain_columns(frame: pd.DataFrame) -> pd.DataFrame:
+    """Columns that pandas keeps in Arrow or with a mask beside them (Float64, boolean) as ordinary ones."""
+    held = [place for place, dtype in enumerate(frame.dtypes) if _is_held(dtype)]
+    if held:
+        frame = frame.copy(deep=False)
+        for place in held:
+            frame.isetitem(place, _plain_column(frame.iloc[:, place]).array)
+    return frame
+
+
+def _is_held(dtype: Any) -> bool:
+    if isinstance(dtype, pd.StringDtype):
+        return str(dtype) != "str"
+    numbers = pd.api.types.is_extension_array_dtype(dtype) and dtype.kind in "iuf"
+    return isinstance(dtype, pd.ArrowDtype | pd.BooleanDtype) or numbers
+
+
+def _plain_column(values: pd.Series) -> pd.Series:
+    if isinstance(values.dtype, pd.StringDtype):
+        return values.astype("str")
+    table = plain_types(pa.table({str(values.name): pa.array(values, from_pandas=True)}), "X")
+    return pd.Series(table.column(0).to_pandas(date_as_object=False).array, values.index, name=values.name)
 
 
 def default_names(count: int) -> list[str]:

@@ -20,8 +20,9 @@ from deccaf.data.config import Config
 from deccaf.data.costs import Costs
 from deccaf.data.decisions import Decisions
 from deccaf.data.frames import Input, as_pandas
+from deccaf.data.names import compared, names_of, positions_of
 from deccaf.data.schema import Columns, Schema
-from deccaf.data.values import names_of
+from deccaf.data.times import parse_time, parse_times
 from deccaf.errors import ConfigError, DataError, show
 
 Array = NDArray[np.float64]
@@ -60,7 +61,8 @@ class History:
         table = Cases.from_frame(cases, columns=config.columns, costs=costs)
         if decisions is None:
             return cls.of(table)
-        log = Decisions.from_frame(decisions, classes=costs.classes, cases=table)
+        form = config.columns.time_format
+        log = Decisions.from_frame(decisions, classes=costs.classes, cases=table, time_format=form)
         config.check_people(log.experts)
         return cls.of(table, log)
 
@@ -74,7 +76,8 @@ class History:
                 f"{cases}: column {config.columns.label!r}: missing; learning needs the truth: name its "
                 "column under [columns] label"
             )
-        log = Decisions.read(decisions, classes=costs.classes, cases=table)
+        form = config.columns.time_format
+        log = Decisions.read(decisions, classes=costs.classes, cases=table, time_format=form)
         config.check_people(log.experts)
         return cls.of(table, log)
 
@@ -108,6 +111,8 @@ class History:
             time = frame[columns.time] if time is None and columns.time in frame else time
         schema = Schema.infer(frame, columns or Columns(categorical=categorical), reserved)
         times, members = per_row(time, rows, "time"), per_row(group, rows, "group")
+        if times is not None:
+            times = parse_times(times, None if columns is None else columns.time_format).values
         same_length("y", label, rows)
         cases = Cases(
             features=schema.cast(frame).set_axis(table.ids),
@@ -209,10 +214,7 @@ class History:
         time = self.time
         if time is None:
             raise ConfigError("--until: the cases have no time column; name it under [columns] time")
-        try:
-            stop = float(until) if pd.api.types.is_numeric_dtype(time.dtype) else pd.Timestamp(until)
-        except ValueError as error:
-            raise ConfigError(f"--until {until}: the times are {time.dtype}") from error
+        stop = parse_time(until, time, self.cases.time_format, "--until")
         past = (time < stop).to_numpy()
         if not past.any():
             raise DataError(f"--until {until}: no case is earlier; the first is from {time.min()}")
@@ -305,8 +307,11 @@ def _from_log(table: Input, costs: Costs, decisions: Decisions | Any) -> tuple[D
     if not table.ids.is_unique:
         twice = table.ids[table.ids.duplicated()][0]
         raise DataError(f"decisions: {show(twice)} names more than one case of X; give X a unique index")
-    found = table.ids.get_indexer(pd.Index(log.case))
+    found = positions_of(table.ids, log.case)
     if (found < 0).any():
-        first = log.case.iloc[int((found < 0).argmax())]
-        raise DataError(f"decisions: {(found < 0).sum()} row(s) name no case of X, first: {show(first)}")
-    return log, found.astype(np.int64)
+        lost = log.case[found < 0]
+        raise DataError(
+            f"decisions: {len(lost)} row(s) name no case of X, first: {show(lost.iloc[0])}"
+            + compared(lost, table.ids, "in X")
+        )
+    return log, found

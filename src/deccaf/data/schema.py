@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -11,7 +10,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
-from deccaf.errors import DataError, DeccafWarning, did_you_mean, show
+from deccaf.errors import DataError, did_you_mean, show, warn
 
 MAX_LEVELS = 10_000
 SMALLEST_IDENTIFIER = 50
@@ -32,6 +31,8 @@ class Columns(BaseModel):
     case: str = "case_id"
     label: str = "label"
     time: str = "time"
+    time_format: str | None = None
+    """How dates are written as text, "%d/%m/%Y" say; needed only where their own look leaves a doubt."""
     group: tuple[str, ...] = ()
     """Columns to report on or to split by; no features, unless `features` names them."""
     categorical: tuple[str, ...] = ()
@@ -177,7 +178,8 @@ def no_missing(values: pd.Series, ids: pd.Series | None = None) -> pd.Series:
     missing = values.isna().to_numpy()
     if missing.any():
         first = int(missing.argmax())
-        where = f"row {first + 1}" if ids is None else f"case {show(ids.iloc[first])}"
+        start = values.index.start if isinstance(values.index, pd.RangeIndex) else 0  # a chunk of a file
+        where = f"row {start + first + 1}" if ids is None else f"case {show(ids.iloc[first])}"
         raise DataError(f"column {values.name!r}: {missing.sum()} value(s) missing, first: in {where}")
     return values
 
@@ -210,7 +212,7 @@ def _of_the_log(name: str, frame: pd.DataFrame) -> bool:
 
 
 def _left_out(values: pd.Series, said: str) -> None:
-    warnings.warn(f"column {str(values.name)!r} is left out: {said}", DeccafWarning, stacklevel=2)
+    warn(f"column {str(values.name)!r} is left out: {said}")
 
 
 def _infer_feature(values: pd.Series, declared_category: bool) -> Feature:
@@ -237,12 +239,13 @@ def _infer_feature(values: pd.Series, declared_category: bool) -> Feature:
 def _refuse_mixed(values: pd.Series) -> None:
     """Text that is mostly numbers is a damaged number column, not a category."""
     present = values.dropna()
-    numbers = pd.to_numeric(present.astype(str), errors="coerce").notna()
+    codes, names = pd.factorize(present.astype(str))
+    numbers = pd.to_numeric(pd.Series(names), errors="coerce").notna().to_numpy()[codes]
     if 2 * numbers.sum() >= len(present):
         if numbers.all():
             offence = f"holds numbers stored as text, first: {show(present.iloc[0])}"
         else:
-            first = int((~numbers).to_numpy().argmax())
+            first = int((~numbers).argmax())
             offence = (
                 f"mixes numbers and text: {(~numbers).sum()} of {len(present)} value(s) are no numbers, "
                 f"first: {show(present.iloc[first])} in case {show(present.index[first])}"
@@ -284,4 +287,4 @@ def _as_text(values: pd.Series) -> pd.Series:
         values = values.astype(values.cat.categories.dtype)
     if pd.api.types.is_float_dtype(values.dtype) and (values.dropna() % 1 == 0).all():
         values = values.astype("Int64")
-    return values.astype("str").where(values.notna())
+    return values if values.dtype == "str" else values.astype("str").where(values.notna())

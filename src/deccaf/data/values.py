@@ -1,4 +1,4 @@
-"""Columns of a table as what they mean: names, classes, numbers within bounds, ids that are looked up."""
+"""Columns of a table as what they mean: classes, numbers within bounds."""
 
 from __future__ import annotations
 
@@ -10,18 +10,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from deccaf.data.costs import Class
-from deccaf.data.schema import no_missing
 from deccaf.errors import DataError, show
 
 Codes = NDArray[np.int64]
-
-
-def names_of(values: pd.Series) -> pd.Series:
-    """Names of people or batches as text, however the file spelled them (3, 3.0 and '3' are one)."""
-    values = no_missing(values)
-    if pd.api.types.is_float_dtype(values.dtype) and (values % 1 == 0).all():
-        values = values.astype("int64")
-    return values.astype(str)
 
 
 def class_codes(
@@ -68,14 +59,6 @@ def number_in(
             f"first: {values.iloc[first]} in case {show(ids.iloc[first])}"
         )
     return values
-
-
-def positions_of(index: pd.Index, ids: pd.Series) -> Codes:
-    """Look ids up, as text where one file holds numbers and the other text."""
-    wanted = pd.Index(ids)
-    if pd.api.types.is_numeric_dtype(index.dtype) != pd.api.types.is_numeric_dtype(wanted.dtype):
-        index, wanted = index.astype(str), wanted.astype(str)
-    return index.get_indexer(wanted).astype(np.int64)
 
 
 def _at(ids: Sequence[Any] | pd.Series | pd.Index, position: int) -> Any:

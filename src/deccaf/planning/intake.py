@@ -16,7 +16,6 @@ import pandas as pd
 
 from deccaf.data.cases import Cases
 from deccaf.data.costs import Costs
-from deccaf.data.files import read_frames
 from deccaf.data.frames import CASE, Input, read_input
 from deccaf.data.schema import Columns, Schema
 from deccaf.errors import DataError, did_you_mean, show
@@ -145,12 +144,11 @@ class Intake:
 
     def _of_file(self, path: Path, most: int) -> Iterator[Chunk]:
         self.named, rows = True, 0
-        # new cases need no group columns: those are for splits and reports
-        roles = self.columns.model_copy(update={"group": self.extra})
-        part = [roles.case, roles.time, roles.label, *roles.group]
+        roles = self.columns
+        part = [roles.case, roles.time, roles.label, *self.extra]
         needed = [*self.schema.names, *self.costs.columns, CASE, "batch", *part]
-        for frame in read_frames(path, columns=needed):
-            cases = Cases.from_frame(frame, columns=roles, costs=self.costs, schema=self.schema)
+        known: dict[str, Any] = {"columns": roles, "costs": self.costs, "schema": self.schema}
+        for cases, frame in Cases.read_chunks(path, needed, **known, group=self.extra):
             rows += len(cases)
             yield self._of_cases(cases, frame)
         if not rows:

@@ -16,7 +16,8 @@ from deccaf.assign import Assignment, AssignmentProblem, solve_batches, verify
 from deccaf.data.capacity import ONE_BATCH, UNLIMITED, Capacity
 from deccaf.data.config import ConstraintsTable
 from deccaf.data.costs import MACHINE
-from deccaf.errors import CapacityError
+from deccaf.data.names import two_spellings
+from deccaf.errors import CapacityError, DataError, show
 from deccaf.planning.constraints import ConstrainedPlanner
 from deccaf.planning.plan import Plan, Summary, public_table
 from deccaf.planning.random_sharing import random_cost
@@ -245,6 +246,12 @@ def roster_notes(known: Sequence[str], capacity: Capacity) -> list[str]:
     new = [name for name in roster if name not in set(known)]
     away = [name for name in known if name not in set(roster)]
     notes = []
+    spelled = two_spellings(new, away)
+    if spelled is not None:
+        raise DataError(
+            f"{show(spelled[0])} on the roster and {show(spelled[1])} in the model's history look like one "
+            "person spelled in two ways; use one of them"
+        )
     if new:
         notes.append(f"never seen, taken as the team's average: {_listed(new)}")
     if away:

@@ -51,9 +51,9 @@ def reason(
         price = prices.get(first, 0.0)
         if price > prices.get(chosen, 0.0):
             return (
-                f"{first} would lose less, {aim[first]:.4f} against {aim[chosen]:.4f}, but has no room for it: "
-                f"one more case for {first} is worth {price:.4f} elsewhere, together {total[first]:.4f} against "
-                f"{total[chosen]:.4f} for {chosen}."
+                f"{first} would lose less, {aim[first]:.4f} against {aim[chosen]:.4f}, but has no room for "
+                f"it: one more case for {first} is worth {price:.4f} elsewhere, together {total[first]:.4f} "
+                f"against {total[chosen]:.4f} for {chosen}."
             )
     head = f"{best} would lose less, {aim[best]:.4f} against {aim[chosen]:.4f}"
     if prices.get(chosen, 0.0) < 0:

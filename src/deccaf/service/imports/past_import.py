@@ -15,6 +15,8 @@ import pandas as pd
 import sqlalchemy as sa
 
 from deccaf.data.costs import MACHINE
+from deccaf.data.times import parse_times
+from deccaf.errors import DataError
 from deccaf.service.errors import invalid
 from deccaf.service.imports import case_import
 from deccaf.service.imports.case_import import Checked, RowError
@@ -143,9 +145,10 @@ def _ranks(frame: pd.DataFrame) -> np.ndarray:
     """0 for the oldest; cases of one time have one rank."""
     if "time" not in frame:
         return np.arange(len(frame))
-    times = frame["time"]
-    if not pd.api.types.is_numeric_dtype(times.dtype):
-        times = pd.to_datetime(times, errors="coerce", utc=True)
+    try:
+        times = parse_times(frame["time"]).values
+    except DataError as error:
+        raise invalid("unreadable-times", str(error)) from error
     ranks = times.rank(method="dense", na_option="top").to_numpy(np.float64)
     return np.asarray(ranks, np.int64)
 

@@ -116,7 +116,7 @@ def _nothing(path: Path, out: Path, rows: int, columns: int) -> None:
 def _read_table(path: Path, out: Path, rows: int, columns: int) -> None:
     if path.suffix == ".parquet":
         _check_parquet(path, rows, columns)
-    frame = read_frame(path)
+    frame = read_frame(path, text=("case_id", "expert_id"))
     if len(frame) > rows or frame.shape[1] > columns:
         raise DataError(f"{len(frame):,} rows x {frame.shape[1]:,} columns; at most {rows:,} x {columns:,}")
     if frame.empty:
