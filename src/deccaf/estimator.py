@@ -28,6 +28,7 @@ from deccaf.data.decisions import Decisions
 from deccaf.data.frames import as_pandas, default_names, read_input, same_kind
 from deccaf.data.history import History, per_row
 from deccaf.data.learnable import learnable
+from deccaf.data.names import names_of
 from deccaf.data.schema import Columns, Schema
 from deccaf.data.values import class_codes
 from deccaf.errors import ConfigError, DataError, DriftError, ModelFileError, did_you_mean, show
