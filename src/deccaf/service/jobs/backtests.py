@@ -45,6 +45,7 @@ def backtest(
         if done.returncode:
             raise DataError(done.stderr.strip()[-1000:] or "the backtest failed")
         found: dict[str, Any] = json.loads(done.stdout)
+        found["verdict"] = found["verdict"]["sentences"]
         return found, (folder / "report" / "report.html").read_bytes()
 
 
