@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deccaf import Costs, History
+from deccaf import Capacity, Costs, History
 from deccaf.backtest.options import Options
 from deccaf.backtest.report import backtest_report, calibration_table, cost_table
 from deccaf.backtest.results import Backtest
 from deccaf.backtest.run import backtest
-from deccaf.backtest.split import whole_shares
+from deccaf.backtest.split import one_each, whole_shares
 from deccaf.backtest.verdict import compare
 from deccaf.cli import main
 from deccaf.data.config import Config
@@ -147,7 +147,7 @@ def test_equal_experts_give_no_gain_or_the_report_cannot_tell() -> None:
 )
 def test_three_verdicts(saving: tuple[float, ...], effective: float | None, kind: str) -> None:
     """The alternative costs 10, so a gain worth having is 0.2."""
-    values = pd.Series([*saving, (saving[2] - saving[1]) / 3.92], ["saved", "low", "high", "error"])
+    values = pd.Series(saving, ["saved", "low", "high"])
     found = compare("machine", values, 10.0, 1000, worth=0.02, effective=effective)
     assert (found.kind, found.worth) == (kind, 0.2)
     assert (found.more_cases is not None) == (kind == "cannot tell")
@@ -205,6 +205,79 @@ def test_propensities_are_estimated_where_they_were_not_kept() -> None:
 def test_options_that_make_no_sense(options: dict, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Options(**options)
+
+
+def test_blanks_among_propensities_are_estimated_and_cases_given_by_lot_stand_beside() -> None:
+    cases, log, _ = team(1200, differ=True, per_case=1, seed=8)
+    log.loc[np.arange(1200) % 2 == 0, "propensity"] = np.nan
+    found = backtest(*tables(cases, log, group=()), Options(QUICK))
+    assert "600 propensities were not given: estimated as everybody's share of the work" in found.notes
+    low, high = found.costs.loc["deccaf (cases given by lot)", ["low", "high"]]
+    assert low < found.costs.loc["deccaf", "cost"] < high
+    assert found.hidden.table["saved"].is_monotonic_decreasing
+    assert found.hidden.undoes >= found.hidden.undoes_interval >= 1
+
+
+def test_one_drawn_of_several_decisions_has_the_chance_of_both() -> None:
+    """P(got the case) x P(this decision was drawn): half where a case has two."""
+    cases, log, _ = team(300, differ=True, per_case=1)
+    again = log.iloc[:100].assign(
+        expert_id=[
+            {"ann": "bob", "bob": "cyd", "cyd": "dan", "dan": "ann"}[e] for e in log["expert_id"][:100]
+        ]
+    )
+    history, _ = tables(cases, pd.concat([log, again]), group=())
+    each, left_out = one_each(history, 0)
+    assert left_out == 100
+    kept = each.log.propensity.groupby(each.log.case.isin(log["case_id"][:100])).unique()
+    assert (kept[True].tolist(), kept[False].tolist()) == ([0.125], [0.25])
+
+
+def test_nobody_gets_a_case_from_a_time_when_they_were_away() -> None:
+    cases, log, _ = team(1200, differ=True, per_case=1, seed=9)
+    cases["time"] = np.arange(1200)
+    away = (log["expert_id"] == "ann") & (np.arange(1200) >= 1050)
+    log.loc[away, "expert_id"] = "dan"
+    found = backtest(*tables(cases, log.drop(columns="propensity"), group=()), Options(QUICK))
+    assert any("people came and went: of 4 between 3 and 4" in note for note in found.notes)
+    given = found.plan.loc[found.plan["maker"] == "ann", "case_id"].str.removeprefix("c").astype(int)
+    assert given.between(900, 1080).all()
+
+
+def test_a_real_roster_in_batches() -> None:
+    cases, log, _ = team(800, differ=True, per_case=1, seed=10)
+    given = tables(cases, log, group=())
+    roster = Capacity.of({"ann": 7, "bob": 3, "eve": 9})
+    found = backtest(*given, Options(QUICK, capacity=roster, batch="time"))
+    plan = found.plan.merge(cases[["case_id", "time"]], on="case_id")
+    loads = plan.groupby(["time", "maker"]).size().unstack(fill_value=0)
+    assert (loads[["ann", "bob"]].to_numpy() <= [7, 3]).all()
+    assert set(plan["maker"]) <= {"ann", "bob", "machine"}
+    assert "1 on the roster are not in the log and get nothing here" in found.notes
+    assert found.received["capacity"].to_dict() == {"ann": 21, "bob": 9, "cyd": 0, "dan": 0}
+    curve = found.curve.set_index("hours")
+    assert curve.loc[1.0, "cost"] == found.costs.loc["deccaf", "cost"]
+    assert curve.loc[0.0, "deferred"] == 0
+    assert curve.loc[0.0, "cost"] == pytest.approx(found.costs.loc["machine", "cost"])
+    for wrong, message in (({"batch": "tyme"}, "did you mean 'time'"), ({"batch": "day"}, "holds dates")):
+        with pytest.raises(ConfigError, match=message):
+            backtest(*given, Options(QUICK, **wrong))
+    with pytest.raises(ConfigError, match="not both"):
+        Options(capacity=roster, capacity_share=0.5)
+
+
+def test_every_figure_is_computed_once(gain: Backtest) -> None:
+    """Each decision counts once, whatever the draws; costs are never below 0; the curve meets the table."""
+    assert len(gain.calibration) == 3 * gain.test_cases
+    assert (gain.costs[["cost", "low"]] >= 0).all().all()
+    usual = gain.ratios.set_index("ratio").loc[1.0]
+    assert usual["saved"] == gain.verdict.comparisons[0].saved
+    assert usual["moved"] == 0
+    assert set(gain.ratios["ratio"].round(2)) == {0.5, 0.71, 1.0, 1.41, 2.0}
+    assert "asked for" in gain.split
+    trust = calibration_table(gain).set_index("expert").loc["all"]
+    assert trust["decisions"] == "1,080"
+    assert trust["calibration error"] in backtest_report(gain).sections[4].text
 
 
 def test_histories_that_cannot_be_tested() -> None:

@@ -41,7 +41,7 @@ def backtest_report(found: Backtest, title: str = "Backtest") -> Report:
     mine = found.costs.loc[OURS]
     return Report(
         title=title,
-        lead=" ".join([*found.verdict.sentences, how, found.split]),
+        lead=f"{found.verdict.headline} {how}",
         sections=tuple(sections),
         figures=(
             (found.verdict.kind, "verdict, against the best without deccaf"),
@@ -113,7 +113,7 @@ def _costs_section(found: Backtest) -> Section:
         note += ", and that from cases given by lot alone where there are enough."
     return Section(
         title="What it would have cost",
-        text=" ".join(found.verdict.sentences[1:]) or found.verdict.sentences[0],
+        text=" ".join(found.verdict.sentences),
         table=shown,
         pictures={"backtest-costs": cost_figure(found)},
         note=note,
@@ -244,6 +244,8 @@ def _hidden_section(found: Backtest, hidden: Hidden) -> Section:
             if hidden.undoes_interval > 1
             else "; with its interval it is in doubt without one."
         )
+    end = int((table["saved"] <= 0).argmax()) if (table["saved"] <= 0).any() else len(table) - 1
+    table = table.iloc[: max(end + 1, 4)]
     shown = pd.DataFrame(
         {
             "Strength": table["strength"].map("{:.2f}".format),

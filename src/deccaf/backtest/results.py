@@ -152,9 +152,7 @@ def collected(
     """One result from all splits."""
     one = _Together(tested, history, options)
     costs, savings = one.costs(), one.savings()
-    verdict = verdict_of(
-        costs, savings, one.cases, worth=options.worth, effective=one.effective, confidence=options.confidence
-    )
+    verdict = verdict_of(costs, savings, one.cases, worth=options.worth, effective=one.effective)
     best = best_simple(costs)
     return Backtest(
         known=one.log is None,
@@ -341,6 +339,7 @@ class _Together:
             one = self.mean(terms, theirs.event / strength, strength * self.ours.event).per_100()
             rows.append((strength, one.value, one.low))
         table = pd.DataFrame(rows, columns=["strength", "saved", "low"])
+        table[["saved", "low"]] = table[["saved", "low"]].cummin()  # a reason may be weaker than its bound
         strengths = np.array(STRENGTHS)
         return Hidden(
             other,

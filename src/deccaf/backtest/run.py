@@ -59,6 +59,7 @@ def backtest(history: History, config: Config, options: Options, step: Step = la
     """Split, learn, plan, and count what it would have cost; `step` hears what is being done."""
     config = config.model_copy(update={"model": config.model.model_copy(update={"seed": options.seed})})
     history, notes = usable(history)
+    batch = batches_of(history.cases, options.batch, options.capacity)
     decided = np.bincount(history.case, minlength=len(history.cases)) > 0
     known = bool(len(history.log) >= MANY * decided.sum())
     found = None
@@ -70,7 +71,7 @@ def backtest(history: History, config: Config, options: Options, step: Step = la
         found, more = chances_of(history, options.seed)
         notes += more
     split = split_of(history.cases, options.split, options.folds, options.test_share, options.seed)
-    desk = _Desk(history, config, options, found, _share(history, split.folds, decided, options))
+    desk = _Desk(history, config, options, found, _share(history, split.folds, decided, options), batch)
     tested = []
     for number, mask in enumerate(split.folds, 1):
         where = f"Split {number} of {len(split.folds)}: "
@@ -100,16 +101,13 @@ class _Desk:
     chances: Chances | None
     """None where every outcome is known."""
     share: float
+    batch: pd.Series | None
+    """The batch of every case, where there are several."""
 
     @cached_property
     def costs(self) -> Costs:
         """What errors cost."""
         return self.config.costs.build()
-
-    @cached_property
-    def batch(self) -> pd.Series | None:
-        """The batch of every case, where there are several."""
-        return batches_of(self.history.cases, self.options.batch, self.options.capacity)
 
     def notes(self) -> list[str]:
         """What the roster leaves out."""

@@ -207,7 +207,9 @@ def split_of(cases: Cases, kind: str, folds: int | None, test_share: float, seed
 def chances_of(history: History, seed: int) -> tuple[Chances, list[str]]:
     """Propensities as recorded, estimated where they are not; with what makes them doubtful."""
     log = history.log
-    given = np.full(len(log), np.nan) if log.propensity is None else log.propensity.to_numpy(np.float64)
+    given = np.full(len(log), np.nan)
+    if log.propensity is not None:
+        given[:] = log.propensity
     blank = np.isnan(given)
     notes = [] if blank.all() else given_propensities_notes(given[~blank])
     if not blank.any():

@@ -4,7 +4,7 @@
 - *no gain*: the interval lies below the least gain worth having (`Options.worth`, a share of what the
   alternative costs).
 - *cannot tell*: neither, or the estimate rests on fewer than `FEWEST` effective cases. How many more test
-  cases would tell follows from the standard error, which falls with their square root.
+  cases would tell follows from the interval, whose length falls with their square root.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import pandas as pd
-from scipy.stats import norm
 
 from deccaf.backtest.policies import BLIND
 from deccaf.evaluate.off_policy import FEWEST
@@ -96,10 +95,9 @@ def compare(
     *,
     worth: float,
     effective: float | None = None,
-    confidence: float = 0.95,
 ) -> Comparison:
-    """Which of the three it is; `saving` has `saved`, `low`, `high` and `error`."""
-    saved, low, high, error = (float(saving[name]) for name in ("saved", "low", "high", "error"))
+    """Which of the three it is; `saving` has `saved`, `low` and `high`."""
+    saved, low, high = (float(saving[name]) for name in ("saved", "low", "high"))
     least = worth * cost
     few = effective is not None and effective < FEWEST
     kind: Kind = "cannot tell"
@@ -109,9 +107,9 @@ def compare(
         kind = "gain"
     more = None
     if kind == "cannot tell":
-        z = float(norm.ppf(0.5 + confidence / 2))
-        apart = max(saved, least - saved)
-        needed = cases * (z * error / apart) ** 2 if apart > 0 else math.inf
+        tells_gain = (saved - low) / saved if saved > 0 else math.inf
+        tells_none = (high - saved) / (least - saved) if saved < least else math.inf
+        needed = cases * min(tells_gain, tells_none) ** 2
         if few and effective:
             needed = max(needed, cases * FEWEST / effective)
         more = _rounded(needed - cases) if math.isfinite(needed) and effective != 0 else None
@@ -125,15 +123,12 @@ def verdict_of(
     *,
     worth: float,
     effective: float | None,
-    confidence: float,
 ) -> Verdict:
     """The verdict from the costs by policy and the savings against each."""
 
     def against(name: str) -> Comparison:
         cost = float(costs["cost"][name])
-        return compare(
-            name, savings.T[name], cost, cases, worth=worth, effective=effective, confidence=confidence
-        )
+        return compare(name, savings.T[name], cost, cases, worth=worth, effective=effective)
 
     mine = costs.loc[OURS]
     sentences = [f"deccaf: {mine['cost']:.2f} per 100 cases ({mine['low']:.2f} to {mine['high']:.2f})."]
@@ -179,8 +174,12 @@ def _best(found: Comparison) -> str:
 
 def _past(found: Comparison) -> str:
     start = f"Against what really happened, with people on every case, the difference is {found.amounts}"
-    end = {"gain": "a gain", "no gain": "no gain", "cannot tell": f"these data cannot tell: {found.why_not}"}
-    return f"{start}: {end[found.kind]}."
+    end = {
+        "gain": ": a gain",
+        "no gain": ": no gain worth having",
+        "cannot tell": f"; these data cannot tell whether that is a gain ({found.why_not})",
+    }
+    return f"{start}{end[found.kind]}."
 
 
 def _among(found: Comparison) -> str:

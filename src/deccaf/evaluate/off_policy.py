@@ -37,6 +37,8 @@ CAPS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, np.inf)
 """Caps that are tried, as multiples of the usual weight (the median of those above 0)."""
 FEWEST = 30.0
 """Effective cases below which an estimate is not told from chance."""
+EVENTS = 0.5
+"""Rare events that are added to what the terms show of them (chosen by `edges_off_policy --rules`)."""
 _MOST_SCALED = 2.0
 _NO_OVERLAP = 3.0
 
@@ -221,7 +223,7 @@ def mean_with_interval(
     V + s d at a distance d, with s = third moment / second moment of the terms, and the interval holds
     every value whose distance is below z standard deviations (a score interval), and the normal interval.
     `event` is how large such an event is upwards (`Logged.event`), `event_below` downwards, for a saving:
-    one is added to the moments of s, because a log in which none happened to agree with the new policy
+    half a one is added to the moments of s, because a log in which none happened to agree with the new policy
     shows nothing of it.
     """
     values = np.asarray(terms, np.float64)
@@ -243,8 +245,8 @@ def mean_with_interval(
 
 def _reach(centred: Array, spread: float, z: float, event: float) -> float:
     """How far above the sum of the terms the interval reaches."""
-    second = float((centred**2).sum()) + event**2
-    size = (float((centred**3).sum()) + event**3) / second if second > 0 else 0.0
+    second = float((centred**2).sum()) + EVENTS * event**2
+    size = (float((centred**3).sum()) + EVENTS * event**3) / second if second > 0 else 0.0
     shift = z**2 * size / 2
     # what varies for other reasons than rare events varies to both sides
     return max(shift + float(np.sqrt(z**2 * spread + shift**2)), z * float(np.sqrt(spread)))

@@ -5,7 +5,7 @@ Two questions, one after the other:
 - *Who was there?* A person who had not come yet, or had left, could not get a case. Presence is read off the
   log: everybody all the time, between first and last decision, or whoever decided something within a window
   around that time; and everybody has the same weight throughout, or the share of the work in the window. The
-  simplest of these is taken whose held-out log-loss is within one standard error of the best.
+  simplest of these is taken whose held-out log-loss is within two standard errors of the best.
 - *Did the case say who got it?* A multinomial logistic model of the person given the features, among those
   present, fitted on other cases than it is used on. Where it predicts no better than presence alone, history
   was random as far as the features tell.
@@ -37,6 +37,8 @@ WINDOWS = (0.5, 0.25, 0.1, 0.05, 0.02, 0.01)
 """Widths of the windows that presence is looked for in, as shares of the log's decisions."""
 PER_WINDOW = 5
 """Decisions per person that a window must hold on average."""
+GAPS = 3.0
+"""Mean gaps between two decisions of a person for which they may have been there without deciding."""
 SLOTS = 400
 """Points of time that are told apart at most."""
 RIDGE = 5.0
@@ -113,7 +115,7 @@ def estimate_propensities(
     slot = _slots(time, len(expert))
     presence = _presence(slot, expert, experts, fold)
     base = presence.chances(_counts(slot, expert, experts))[slot]
-    there = None if presence.kind == "always" else base > 0
+    there = None if (base > 0).all() else base > 0
     found = Propensities(base, True, 0.0, 0.0, presence.words(len(expert)), there)
     matrix = design(features)
     if experts < 2 or not matrix.shape[1] or not _telling(matrix, expert, base):
@@ -195,7 +197,7 @@ def _candidates(decisions: int, people: int, slots: int) -> Iterator[_Presence]:
 
 
 def _presence(slot: Ints, expert: Ints, experts: int, fold: Ints) -> _Presence:
-    """The simplest way whose held-out log-loss is within one standard error of the best."""
+    """The simplest way whose held-out log-loss is within two standard errors of the best."""
     slots = int(slot.max()) + 1
     candidates = list(_candidates(len(expert), experts, slots))
     logs = np.empty((len(candidates), len(expert)))
@@ -209,7 +211,7 @@ def _presence(slot: Ints, expert: Ints, experts: int, fold: Ints) -> _Presence:
         return candidates[0]
     best = logs[int(logs.mean(axis=1).argmax())]
     behind = best - logs
-    near = behind.mean(axis=1) <= behind.std(axis=1) / np.sqrt(len(expert))
+    near = behind.mean(axis=1) <= 2 * behind.std(axis=1) / np.sqrt(len(expert)) + 1e-9
     return candidates[int(near.argmax())]
 
 
@@ -238,9 +240,13 @@ def _counts(slot: Ints, expert: Ints, experts: int, slots: int | None = None) ->
 
 
 def _span(counts: Array) -> Mask:
-    """(slots, people): between the first and the last decision."""
-    seen = counts > 0
-    return np.asarray(np.maximum.accumulate(seen) & np.maximum.accumulate(seen[::-1])[::-1])
+    """(slots, people): between the first and the last decision, and as long around as chance may hide one."""
+    total, made, seen = counts.sum(axis=1), counts.sum(axis=0), counts > 0
+    centre = np.cumsum(total) - total / 2
+    first = np.where(made > 0, centre[seen.argmax(axis=0)], np.inf)
+    last = np.where(made > 0, centre[len(seen) - 1 - seen[::-1].argmax(axis=0)], -np.inf)
+    reach = np.where(made > 0, GAPS * (last - first) / np.maximum(made, 1), 0.0)
+    return np.asarray((centre[:, None] >= first - reach) & (centre[:, None] <= last + reach))
 
 
 def _within(counts: Array, window: float) -> Array:
