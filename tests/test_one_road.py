@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 
 from deccaf import Capacity, DeCCaF, History
-from deccaf.backtest import parts
-from deccaf.backtest.run import Options, backtest
+from deccaf.backtest import policies
+from deccaf.backtest.options import Options
+from deccaf.backtest.run import backtest
 from deccaf.data.config import Config
 from models_world import make_world
 
@@ -93,7 +94,7 @@ def test_every_way_to_learn_gives_the_same_model(
             models.append((given[0], super().fit_history(*given)))
             return models[-1][1]
 
-    monkeypatch.setattr(parts, "DeCCaF", Spy)
+    monkeypatch.setattr(policies, "DeCCaF", Spy)
     backtest(history, config, Options(("machine", "random", "deccaf"), split="time", seed=7))
     learned_from, model = models[0]
     assert len(learned_from.cases) < len(cases)

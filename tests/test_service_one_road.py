@@ -104,7 +104,7 @@ def test_a_backtest_is_the_one_of_the_command_line(tmp_path: Path, run) -> None:
     code, out, _ = run("backtest", *export(lesson, tmp_path), "--json")
     assert code == 0
     assert json.loads(out) == result
-    assert result["verdict"][0].startswith("deccaf: ")
+    assert result["verdict"]["sentences"][0].startswith("deccaf: ")
     assert "<html" in page
 
 

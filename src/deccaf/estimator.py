@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -657,6 +657,17 @@ def _trusted(scored: Scored, strict: bool) -> Scored:
         more = "; ".join(unlike.said for unlike in scored.warnings)
         raise DriftError(f"the cases are unlike those that the model learned from: {more}")
     return scored
+
+
+def learn_from(history: History, config: Config, note: Callable[[str], None], step: Step = silent) -> DeCCaF:
+    """What `deccaf fit` and a refit do: look at a history, and learn from it without certain leaks.
+
+    `note` hears what makes the model doubtful, before anything is learned.
+    """
+    looked = audit(history, config.columns, config.labels)
+    for fault in (*config.notes(), *looked.notes):
+        note(fault)
+    return DeCCaF.from_config(config).fit_history(looked.history, step=step)
 
 
 def _in_batches(scored: Scored, batch: Any) -> Scored:

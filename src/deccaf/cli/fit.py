@@ -32,8 +32,7 @@ def fit(
     are learned from by what the label probably is. Nothing is retrained when costs or the roster change.
     """
     from deccaf.data.history import History
-    from deccaf.estimator import DeCCaF
-    from deccaf.evaluate.audit import audit
+    from deccaf.estimator import learn_from
 
     settings = Config.read(config)
     if out.suffix != ".deccaf":
@@ -44,10 +43,7 @@ def fit(
         history = History.read(cases, decisions, settings)
         if until is not None:
             history = history.before(until)
-        looked = audit(history, settings.columns, settings.labels)
-        for note in [*settings.notes(), *looked.notes]:
-            say(f"note: {note}")
-        model = DeCCaF.from_config(settings).fit_history(looked.history, step=step)
+        model = learn_from(history, settings, lambda note: say(f"note: {note}"), step)
         step("Writing")
         model.save(out, read_key(key_file))
     show_table(_facts(model), title="What was learned from", as_json=as_json)

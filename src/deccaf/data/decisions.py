@@ -34,7 +34,7 @@ class Decisions:
     """Positions in `classes`."""
     classes: tuple[Class, ...]
     propensity: pd.Series | None = None
-    """The chance that this expert got this case when it was assigned."""
+    """The chance that this expert got this case when it was assigned; NaN where it was not kept."""
     time: pd.Series | None = None
     seconds: pd.Series | None = None
 
@@ -94,7 +94,7 @@ class Decisions:
             expert=expert,
             decision=decision,
             classes=tuple(classes),
-            propensity=number_in(frame, "propensity", case, 0.0, 1.0, open_below=True),
+            propensity=number_in(frame, "propensity", case, 0.0, 1.0, open_below=True, blanks=True),
             time=_times(frame, case, time_format, cases),
             seconds=number_in(frame, "seconds", case, 0.0, np.inf),
         )

@@ -42,15 +42,26 @@ def class_codes(
 
 
 def number_in(
-    frame: pd.DataFrame, name: str, ids: pd.Series, low: float, high: float, *, open_below: bool = False
+    frame: pd.DataFrame,
+    name: str,
+    ids: pd.Series,
+    low: float,
+    high: float,
+    *,
+    open_below: bool = False,
+    blanks: bool = False,
 ) -> pd.Series | None:
-    """A column of numbers within bounds, or None where there is no such column."""
-    if name not in frame:
+    """A column of numbers within bounds, or None where there is no such column.
+
+    With `blanks` a value may be missing; a column without any value is as good as none.
+    """
+    if name not in frame or (blanks and frame[name].isna().all()):
         return None
     if not pd.api.types.is_numeric_dtype(frame[name].dtype):
         raise DataError(f"column {name!r}: holds {frame[name].dtype}, but must be numbers")
     values = frame[name].astype("float64")
     inside = (values > low if open_below else values >= low) & (values <= high) & np.isfinite(values)
+    inside |= values.isna() & blanks
     if not inside.all():
         first = int((~inside).to_numpy().argmax())
         bounds = f"{'(' if open_below else '['}{low:g}, {high:g}]"

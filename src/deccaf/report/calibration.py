@@ -38,8 +38,13 @@ def reliability_picture(curves: Curves, *, what: str = "a right decision") -> Fi
     return figure
 
 
-def reliability_grid(panels: Mapping[str, Curves], *, what: str = "a right decision") -> Figure:
-    """Small multiples, one panel per expert (or per model), with the same axes everywhere."""
+def reliability_grid(
+    panels: Mapping[str, Curves], *, what: str = "a right decision", title: str | None = None
+) -> Figure:
+    """Small multiples, one panel per expert (or per model), with the same axes everywhere.
+
+    Without a `title` it names the best calibrated.
+    """
     if not panels:
         raise DataError("reliability: no curves to draw")
     shown = dict(list(panels.items())[:MOST])
@@ -57,7 +62,9 @@ def reliability_grid(panels: Mapping[str, Curves], *, what: str = "a right decis
     for axes in grid.flat[len(shown) :]:
         axes.set_visible(False)
     _below(grid.T, len(shown))
-    figure.suptitle(_finding(panels, shown), x=0.01, ha="left", fontsize=11, fontweight="bold", color=INK)
+    figure.suptitle(
+        title or _finding(panels, shown), x=0.01, ha="left", fontsize=11, fontweight="bold", color=INK
+    )
     figure.supxlabel(f"Chance of {what}, as predicted", fontsize=9, color=INK)
     figure.supylabel("Share of cases in which it was so", fontsize=9, color=INK)
     handles, labels = grid[0, 0].get_legend_handles_labels()

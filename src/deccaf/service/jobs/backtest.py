@@ -28,13 +28,12 @@ def work(engine: sa.Engine, job: Job) -> Finish:
 
 
 def run_backtest(lesson: Lesson) -> tuple[dict[str, Any], str]:
-    """The verdict in sentences, the notes, the costs per 100 cases by policy; and the report as a page."""
+    """What was found, as `deccaf backtest --json` prints it; and the report as a page."""
     # takes long to import, and only the process of a backtest needs it
-    from deccaf.backtest.report import as_json, backtest_report
-    from deccaf.backtest.run import Options, backtest
+    from deccaf.backtest import Options, backtest, backtest_report
 
     found = backtest(lesson.history(), lesson.config, Options(seed=lesson.config.model.seed))
-    return as_json(found), backtest_report(found, "Backtest on the ledger").html()
+    return found.to_dict(), backtest_report(found, "Backtest on the ledger").html()
 
 
 def read_report(connection: sa.Connection, job_id: int) -> bytes:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
-from deccaf.estimator import DeCCaF
+from deccaf.estimator import DeCCaF, learn_from
 from deccaf.service.jobs.learning import Lesson, read_lesson
 from deccaf.service.jobs.records import Finish, Job
 from deccaf.service.ledger import versions
@@ -21,7 +22,8 @@ def work(engine: sa.Engine, job: Job) -> Finish:
     """Fit the model; then store it, and put it in force where that was asked for."""
     with database.reading(engine) as connection:
         lesson = read_lesson(connection)
-    model = fit(lesson)
+    notes: list[str] = []
+    model = fit(lesson, notes.append)
     content = file_bytes(model)
     digest, who = hashlib.sha256(content).hexdigest(), Actor(job.key_id)
 
@@ -31,14 +33,14 @@ def work(engine: sa.Engine, job: Job) -> Finish:
         )
         if job.params["activate"]:
             versions.put_in_force(connection, made.id, who, at)
-        return {"model": made.id, **model.training_}
+        return {"model": made.id, **model.training_, "notes": notes}
 
     return finish
 
 
-def fit(lesson: Lesson) -> DeCCaF:
+def fit(lesson: Lesson, note: Callable[[str], None]) -> DeCCaF:
     """A model of the ledger's history, as `deccaf fit` would learn it from files."""
-    return DeCCaF.from_config(lesson.config).fit_history(lesson.history())
+    return learn_from(lesson.history(), lesson.config, note)
 
 
 def file_bytes(model: DeCCaF) -> bytes:
