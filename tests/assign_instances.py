@@ -120,3 +120,47 @@ def structured(rng: np.random.Generator, n: int, makers: int) -> Instance:
     if rng.random() < 0.2:
         loss = loss.astype(np.float32)
     return Instance(loss, upper, lower, eligible)
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def uneven_limits(rng: np.random.Generator, n: int, makers: int) -> np.ndarray:
+    """Unequal shares that add up to the cases."""
+    share = rng.uniform(0.5, 1.5, makers)
+    upper = np.floor(share / share.sum() * n).astype(np.int64)
+    upper[: n - upper.sum()] += 1
+    return upper
+
+
+def fitted(rng: np.random.Generator, n: int, makers: int) -> Instance:
+    """Expected losses as a pooled model of many people makes them; the last column is the machine.
+
+    What moves a decision is nearly the same for everyone; personal parts are small. People's limits and the
+    machine's add up to a little more than the cases.
+    """
+    people, x = makers - 1, rng.normal(size=(n, 6))
+    p = sigmoid(-3 + 1.5 * x[:, 0] + 0.7 * rng.normal(size=n))[:, None]
+    common = 0.8 * x @ rng.normal(0, 0.6, (6, 1))
+    personal = 0.15 * rng.normal(size=people) + x @ (0.08 * rng.normal(size=(6, people)))
+    skill = 2.4 + 0.3 * rng.normal(size=people)
+    says_yes = sigmoid(np.stack([common + personal - skill / 2, common + personal + skill / 2]) - 0.3)
+    loss = p * (1 - says_yes[1]) + (1 - p) * 0.057 * says_yes[0]
+    machine = np.minimum(p, 0.057 * (1 - p))
+    upper = np.append(uneven_limits(rng, n - n // 10, people), n // 8)
+    return Instance(np.hstack([loss, machine]), upper, np.zeros(makers, int), None)
+
+
+def two_traits(rng: np.random.Generator, n: int, makers: int) -> Instance:
+    """People who differ in skill and taste alone."""
+    x, skill, taste = rng.normal(size=(n, 1)), rng.normal(size=makers), rng.normal(size=makers)
+    p = rng.beta(0.5, 3, (n, 1))
+    wrong, right = (sigmoid(2.5 * y - 1 + 0.8 * skill * (y - 0.5) + 0.5 * taste * x) for y in (0, 1))
+    upper = uneven_limits(rng, n, makers)
+    return Instance(p * (1 - right) + (1 - p) * 0.057 * wrong, upper, upper, None)
+
+
+def low_rank(rank: int, rng: np.random.Generator, n: int, makers: int) -> Instance:
+    upper = uneven_limits(rng, n, makers)
+    return Instance(rng.random((n, rank)) @ rng.random((rank, makers)), upper, upper, None)

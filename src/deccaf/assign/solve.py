@@ -88,7 +88,7 @@ def _plan(
         return Plan(np.zeros(n, np.int32), np.zeros(makers), 0.0)
     tie = transport.TIE_SIZE * _typical(losses)
     if method == "flow":
-        return transport.solve_direct(losses, limits, tie, deadline)
+        return transport.solve_direct(losses, limits, seed, tie, deadline)
     if method == "priced":
         check = partial(feasibility.check_groups, problem)
         return transport.solve_priced(losses, limits, seed, tie, deadline, check)

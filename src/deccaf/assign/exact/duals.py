@@ -72,17 +72,19 @@ def shortest(graph: Floats, start: Floats) -> Distances:
     Improvements below rounding do not count, so that a cycle of weight zero is not taken for a negative one.
     """
     size = len(graph)
-    distance, parent, columns = start.copy(), np.full(size, -1), np.arange(size)
+    distance, parent = start.copy(), np.full(size, -1)
+    changed = np.flatnonzero(np.isfinite(start))
     for step in range(1, size + 2):
-        through = distance[:, None] + graph
-        via = through.argmin(axis=0)
-        found = through[via, columns]
-        finite = np.isfinite(found)
-        noise = 4 * EPS * (np.abs(distance[via]) + np.abs(graph[via, columns]))
-        better = finite & (np.where(finite, found + noise, np.inf) < distance)
+        through = distance[changed, None] + graph[changed]
+        nearer = np.flatnonzero(through.min(axis=0, initial=np.inf) < distance)
+        row = through[:, nearer].argmin(axis=0) if len(nearer) else nearer
+        via, found = changed[row], through[row, nearer]
+        noise = 4 * EPS * (np.abs(distance[via]) + np.abs(graph[via, nearer]))
+        better = found + noise < distance[nearer]
         if not better.any():
             return Distances(distance, None)
-        distance[better], parent[better] = found[better], via[better]
+        changed = nearer[better]
+        distance[changed], parent[changed] = found[better], via[better]
         if (
             step & (step - 1) == 0 or step > size
         ):  # looking for cycles is slow: at powers of two and at the end

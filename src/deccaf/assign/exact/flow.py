@@ -22,6 +22,7 @@ from deccaf.errors import SolverError
 
 SECONDS_PER_ARC = 2e-6
 COST_BITS = 59  # OR-Tools multiplies costs by the number of nodes and needs the product below about 2^61
+COARSER, FEWEST_BITS = 5, 30
 
 
 @dataclass(frozen=True)
@@ -123,16 +124,17 @@ def _settled_limits(limits: Limits, prices: Floats, box: Floats) -> Limits:
 
 
 def _run(tails: list[Ints], heads: list[Ints], room: list[Ints], costs: list[Floats], supplies: Ints) -> Ints:
-    cost = np.concatenate(costs)
-    solver = min_cost_flow.SimpleMinCostFlow()
-    arcs = solver.add_arcs_with_capacity_and_unit_cost(
-        np.concatenate(tails).astype(np.int32),
-        np.concatenate(heads).astype(np.int32),
-        np.concatenate(room).astype(np.int64),
-        to_integers(cost, len(supplies)),
-    )
-    solver.set_nodes_supplies(np.arange(len(supplies), dtype=np.int32), supplies.astype(np.int64))
-    status = solver.solve()
+    """The flow; on coarser integers where the solver's potentials add up, along a chain, beyond its range."""
+    cost, nodes = np.concatenate(costs), np.arange(len(supplies), dtype=np.int32)
+    ends = [np.concatenate(side).astype(np.int32) for side in (tails, heads)]
+    most = np.concatenate(room).astype(np.int64)
+    for bits in range(COST_BITS, FEWEST_BITS, -COARSER):
+        solver = min_cost_flow.SimpleMinCostFlow()
+        arcs = solver.add_arcs_with_capacity_and_unit_cost(*ends, most, to_integers(cost, len(nodes), bits))
+        solver.set_nodes_supplies(nodes, supplies.astype(np.int64))
+        status = solver.solve()
+        if status != solver.BAD_COST_RANGE:
+            break
     if status == solver.INFEASIBLE:
         raise InfeasibleFlowError
     if status != solver.OPTIMAL:
@@ -140,10 +142,9 @@ def _run(tails: list[Ints], heads: list[Ints], room: list[Ints], costs: list[Flo
     return np.asarray(solver.flows(arcs), dtype=np.int64)
 
 
-def to_integers(cost: Floats, nodes: int) -> Ints:
+def to_integers(cost: Floats, nodes: int, bits: int = COST_BITS) -> Ints:
     """Scale to the finest integers the solver can take; what is lost shows in the certificate."""
     largest = float(cost.max(initial=0.0))
     if largest <= 0.0:
         return np.zeros(len(cost), np.int64)
-    levels = 2.0**COST_BITS / (nodes + 2)
-    return np.rint(cost / largest * levels).astype(np.int64)
+    return np.rint(cost / largest * (2.0**bits / (nodes + 2))).astype(np.int64)

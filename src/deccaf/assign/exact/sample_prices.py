@@ -34,6 +34,8 @@ BYTES_PER_ARC = 150  # that an open arc needs at the peak; all of them must fit 
 CHEAP_ARCS = 20_000  # open arcs that cost next to nothing
 TIED_SHARE = 0.02  # of the sampled cases with tied makers, beyond the one per maker that any optimum has
 WELL_PLACED = 0.02  # share of the cases in the wrong place that Newton steps can be trusted to sort out
+MANY = 100  # makers
+ALIKE = 0.08  # part of the box that is left when it leaves an acceptable number of arcs
 RARE = 15.0  # cases a maker would get in the last sample: below this, the sample does not price it
 RARE_SHARE = 0.05  # of the cases, that makers left out of the sample may have in all
 
@@ -46,6 +48,7 @@ class Estimate:
     box: Floats
     tie: float = 0.0
     left: float = 0.0  # cases that these prices put in the wrong place, on the last sample
+    alike: bool = False  # many makers so much alike that no box leaves few arcs: the prices are rough
 
 
 def sample_sizes(n: int, makers: int) -> list[int]:
@@ -121,6 +124,8 @@ def _from_samples(losses: Losses, limits: Limits, seed: int, tie_size: float) ->
         return _correct_on_sample(losses, limits, found, more[0]) if more else found
 
     found, runner_up = _solve_sample(losses, limits, rows, others[0] if others else n, 0.0)
+    if found.alike:
+        return found
     if np.count_nonzero(runner_up <= tie_size) <= makers + TIED_SHARE * first:
         return _correct_on_sample(losses, limits, found, more[0]) if more else found
     found = at(_smoothing(runner_up, tie_size))
@@ -156,9 +161,9 @@ def _solve_sample(
     now = newton.balance(arcs, limits, zero, prices, tie, limits.total / m, 0.2)
     box = np.minimum(ERRORS * now.standard_errors(limits, limits.total / m, m / following), wide)
     most = _most_open(losses) if following == losses.shape[0] else SECOND_SAMPLE_ARCS
-    return Estimate(
-        prices, affordable(arcs, arcs.value(prices, tie), box, most * m / following), tie
-    ), now.runner_up
+    smaller = affordable(arcs, arcs.value(prices, tie), box, most * m / following)
+    alike = makers >= MANY and float(smaller.sum()) < ALIKE * float(box.sum())
+    return Estimate(prices, smaller, tie, alike=alike), now.runner_up
 
 
 def _correct_on_sample(losses: Losses, limits: Limits, found: Estimate, rows: Ints) -> Estimate:

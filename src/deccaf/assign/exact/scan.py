@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
@@ -124,6 +125,13 @@ class Arcs:
         """Arcs of each open case."""
         return np.diff(np.append(self.first, len(self.maker)))
 
+    def flat(self, makers: int) -> Ints:
+        """Positions in the matrix of all arcs, those of settled cases too; in no order."""
+        done = np.flatnonzero(self.settled >= 0)
+        return np.concatenate(
+            [self.rows[self.case] * makers + self.maker, done * makers + self.settled[done]]
+        )
+
     def least(self, values: Floats) -> Floats:
         """The smallest value over each open case's arcs."""
         return np.minimum.reduceat(values, self.first) if len(self.first) else np.empty(0)
@@ -166,6 +174,27 @@ def keep_arcs(losses: Losses, centre: Floats, box: Floats, tie: float = 0.0) -> 
         return _open(losses, start, stop, flat)
 
     return _collect(losses, centre, map_chunks(work, losses.shape))
+
+
+def near_arcs(losses: Losses, prices: Floats, width: float, most: int, tie: float) -> Arcs:
+    """The arcs within `width` of each case's best at these prices, and of many only the nearest.
+
+    Which of several tied arcs stay is for the tie rule.
+    """
+    makers = losses.shape[1]
+
+    def work(start: int, stop: int) -> list[NDArray[Any]]:
+        block = losses.priced(start, stop, prices)
+        stays = block <= (block.min(axis=1) + width)[:, None]
+        crowded = np.flatnonzero(np.count_nonzero(stays, axis=1) > most)
+        if len(crowded):
+            rows = block[crowded] + tie * losses.jitter.of_block(losses.ids(start + crowded))
+            nearest = np.argpartition(rows, most - 1, axis=1)[:, :most]
+            stays[crowded] = False
+            stays[crowded[:, None], nearest] = np.isfinite(np.take_along_axis(rows, nearest, axis=1))
+        return _open(losses, start, stop, np.flatnonzero(stays))
+
+    return _collect(losses, prices, map_chunks(work, (losses.shape[0], makers)))
 
 
 def _pass_type(losses: Losses, centre: Floats, box: Floats, tie: float) -> type[np.floating[Any]]:
@@ -221,9 +250,19 @@ def all_arcs(losses: Losses) -> Arcs:
     return _collect(losses, np.zeros(makers), [[np.full(n, -1, np.int32), rows, maker, loss, tie]])
 
 
+def arcs_at(losses: Losses, prices: Floats, flat: Ints) -> Arcs:
+    """The arcs at these positions of the matrix, in order; at least one of every case."""
+    return _collect(losses, prices, [_open(losses, 0, losses.shape[0], flat)])
+
+
 def narrow(arcs: Arcs, value: Floats, box: Floats) -> tuple[Arcs, Ints]:
     """Prune the open cases again, around `value`; also the positions of the arcs that stay."""
     kept = np.flatnonzero(value - box[arcs.maker] <= arcs.least(value + box[arcs.maker])[arcs.case])
+    return select(arcs, kept)
+
+
+def select(arcs: Arcs, kept: Ints) -> tuple[Arcs, Ints]:
+    """Some of the arcs, at least one of every open case; cases left with one are settled."""
     alone = np.bincount(arcs.case[kept], minlength=len(arcs.rows))[arcs.case[kept]] == 1
     done, kept = kept[alone], kept[~alone]
     settled = arcs.settled.copy()
@@ -244,21 +283,20 @@ def residual_pass(losses: Losses, maker: NDArray[Any]) -> Floats:
     Rounding is added, so that what looks like a gain is one.
     """
     n, makers = losses.shape
+    result, lock = np.full((makers, makers), np.inf), Lock()
 
-    def work(start: int, stop: int) -> Floats:
+    def work(start: int, stop: int) -> None:
         here = maker[start:stop]
         order = np.argsort(here, kind="stable")
         block = losses.priced(start, stop, np.zeros(makers))
         own = block[np.arange(stop - start), here]
         block -= (own - ROUNDING * np.abs(own))[:, None]
         begins = np.flatnonzero(np.diff(here[order], prepend=-1) != 0)
-        part = np.full((makers, makers), np.inf)
-        part[here[order[begins]]] = np.minimum.reduceat(block[order], begins, axis=0)
-        return part
+        least, rows = np.minimum.reduceat(block[order], begins, axis=0), here[order[begins]]
+        with lock:  # a minimum is the same in any order
+            result[rows] = np.minimum(result[rows], least)
 
-    result = np.full((makers, makers), np.inf)
-    for part in map_chunks(work, (n, makers)):
-        np.minimum(result, part, out=result)
+    map_chunks(work, (n, makers))
     return result
 
 

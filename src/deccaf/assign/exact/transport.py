@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deccaf.assign.exact import duals, out_of_time, refine, sample_prices
+from deccaf.assign.exact import duals, generation, out_of_time, refine, sample_prices
 from deccaf.assign.exact.flow import Deadline, Limits, solve_flow
 from deccaf.assign.exact.scan import (
     Arcs,
@@ -24,7 +23,10 @@ from deccaf.assign.exact.scan import (
 from deccaf.errors import SolverError
 
 TIE_SIZE = 2.0**-34  # of the typical loss: far above rounding, far below differences that matter
+MANY = 400  # makers: from here on arcs are generated at once
 WIDEN = 8.0
+BOXES = 2
+REPAIR_ARCS = 2e7  # arcs that repairing the plan of a full flow may look at
 SMALL = 300_000  # entries: where the first certificate fails, solving in full is quicker than widening
 
 
@@ -35,10 +37,15 @@ class Plan:
     maker: NDArray[np.int32]
     prices: Floats
     slack: float
+    stopped: bool = False  # by the time limit
 
 
-def solve_direct(losses: Losses, limits: Limits, tie: float, deadline: Deadline) -> Plan:
-    """All arcs to the flow solver, which cannot be stopped: so it is not started when time is short."""
+def solve_direct(losses: Losses, limits: Limits, seed: int, tie: float, deadline: Deadline) -> Plan:
+    """All arcs to the flow solver, which cannot be stopped: so it is not started when time is short.
+
+    Where losses differ so much in size that the solver's integers do not tell the small ones apart, what it
+    leaves is put right by arc generation, which looks at near arcs only and so at small numbers.
+    """
     n, makers = losses.shape
     if not deadline.allows(n * makers):
         raise SolverError(
@@ -47,11 +54,20 @@ def solve_direct(losses: Losses, limits: Limits, tie: float, deadline: Deadline)
         )
     arcs, centre = all_arcs(losses), np.zeros(makers)
     flow = solve_flow(arcs, arcs.value(centre, tie), limits, centre)
-    used, _ = refine.repair(arcs, np.flatnonzero(flow.arcs), limits, centre, refine.REPAIRS)
+    cycles = int(np.clip(REPAIR_ARCS / max(len(arcs.maker), 1), refine.FEW_REPAIRS, refine.REPAIRS))
+    used, optimal = refine.repair(arcs, np.flatnonzero(flow.arcs), limits, centre, cycles)
     maker = arcs.maker[used]
     load = np.bincount(maker, minlength=makers)
     prices = duals.shadow_prices(duals.residual_graph(arcs, used), load, limits, centre)
-    return Plan(maker, prices, _slack(arcs, used, prices))
+    found = Plan(maker, prices, _slack(arcs, used, prices))
+    return found if optimal else _better(losses, limits, seed, tie, deadline, found)
+
+
+def _better(losses: Losses, limits: Limits, seed: int, tie: float, deadline: Deadline, found: Plan) -> Plan:
+    """The plan of arc generation from these prices if it is optimal, else the plan there is."""
+    maker, _ = generation.generate(losses, limits, seed, tie, deadline, found.prices)
+    plan = None if maker is None else certify_plan(losses, limits, maker)
+    return found if plan is None else plan
 
 
 def _slack(arcs: Arcs, used: Ints, shift: Floats) -> float:
@@ -66,35 +82,55 @@ def solve_priced(
     tie: float,
     deadline: Deadline,
     check: Callable[[], None] = lambda: None,
+    prices: Floats | None = None,
 ) -> Plan:
-    """Price on a sample, prune the matrix, solve what is open, certify; widen where the certificate fails.
+    """Prune by a box around the prices of a sample. Many makers, alike, or where that fails: generate arcs.
 
-    Boxes grow until nothing is pruned, so this ends. If it takes long, `check` looks whether there is a plan
-    at all. When the time is up, the last prices make a plan, and prove its gap.
+    `prices`, from a similar problem, are a start for the latter. If all fails, all arcs go to the flow solver
+    while there is time, and when it is up the last prices make a plan, and prove its gap. Before what takes
+    long, `check` looks whether there is a plan at all.
     """
-    if losses.shape[0] < 2 * sample_prices.sample_sizes(*losses.shape)[0]:
-        return solve_direct(losses, limits, tie, deadline)
+    n, makers = losses.shape
+    if prices is None and n < 2 * sample_prices.sample_sizes(n, makers)[0]:
+        return solve_direct(losses, limits, seed, tie, deadline)
+    if prices is None and makers < MANY:
+        plan, prices = _boxed(losses, limits, seed, tie, deadline)
+        if plan is not None:
+            return plan
+        if losses.values.size <= SMALL:
+            return solve_direct(losses, limits, seed, tie, deadline)
+    check()
+    maker, prices = generation.generate(losses, limits, seed, tie, deadline, prices)
+    plan = None if maker is None else certify_plan(losses, limits, maker)
+    if plan is not None:
+        return plan
+    if deadline.allows(n * makers):
+        return solve_direct(losses, limits, seed, tie, deadline)
+    maker = out_of_time.plan_at(losses, limits, prices)
+    return Plan(maker, prices, slack_pass(losses, maker, prices), stopped=True)
+
+
+def _boxed(
+    losses: Losses, limits: Limits, seed: int, tie: float, deadline: Deadline
+) -> tuple[Plan | None, Floats | None]:
+    """Price on a sample, prune the matrix, solve what is open, certify; once more with a wider box."""
     found = sample_prices.estimate(losses, limits, seed, tie)
+    if found.alike:
+        return None, None
     centre, box, smoothing = found.prices, np.maximum(found.box, tie * 2.0**-14), found.tie
-    for attempt in itertools.count(1):
+    for _ in range(BOXES):
         arcs = keep_arcs(losses, centre, box, smoothing)
         outcome = refine.solve_open(arcs, limits, centre, box, tie, smoothing, deadline)
         if outcome.used is not None:
             plan = certify(losses, limits, arcs, outcome.used, centre, box, smoothing > 0)
             if plan is not None:
-                return plan
+                return plan, plan.prices
         centre = centre + outcome.shift
-        if losses.values.size <= SMALL:
-            return solve_direct(losses, limits, tie, deadline)
-        if attempt == 3:
-            check()
-        if not deadline.allows(len(arcs.maker)):
+        if losses.values.size <= SMALL or not deadline.allows(len(arcs.maker)):
             break
-        box = np.where(outcome.hit, np.maximum(WIDEN**attempt * box, np.median(box)), 1.5 * box)
+        box = np.where(outcome.hit, np.maximum(WIDEN * box, np.median(box)), 1.5 * box)
         smoothing = outcome.smoothing
-    check()
-    maker = out_of_time.plan_at(losses, limits, centre)
-    return Plan(maker, centre, slack_pass(losses, maker, centre))
+    return None, centre
 
 
 def certify(

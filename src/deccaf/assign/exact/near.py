@@ -1,0 +1,152 @@
+"""Which arcs are near: each case's nearest makers, and more for makers whose loads are far off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deccaf.assign.exact.flow import Limits
+from deccaf.assign.exact.scan import Arcs, Floats, Ints, Losses, arcs_at, least_priced, near_arcs
+
+NEAR = 6.0  # nearest makers of a case, on average
+MOST = 15  # and at most
+EXTRA = 5.0  # cases beyond those a load is off by, that a maker can choose from
+FAR_OFF = 0.05  # of a maker's limit: loads off by more call for arcs further out
+ALTERNATIVES = 3  # other makers for a case that may have to leave
+
+
+@dataclass(frozen=True)
+class Search:
+    """The cases (all, or a sample whose cases stand for `supply` each) and the limits they must meet."""
+
+    losses: Losses
+    limits: Limits
+    supply: Ints
+    tie: float
+
+    def dual(self, prices: Floats) -> float:
+        """What the prices prove: no plan costs less."""
+        best = least_priced(self.losses, prices)
+        paid = np.maximum(prices, 0) @ self.limits.upper - np.maximum(-prices, 0) @ self.limits.lower
+        return float(best @ self.supply - paid)
+
+    @property
+    def weight(self) -> float:
+        """How many cases each one stands for."""
+        return self.limits.total / self.losses.shape[0]
+
+
+@dataclass(frozen=True)
+class Near:
+    """The arcs near every case's best at these prices, and within what most of them are."""
+
+    prices: Floats
+    arcs: Arcs
+    width: float
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How far each maker looks for more cases, and its cases for other makers (NaN: too few arcs to tell)."""
+
+    home: NDArray[np.int32]  # each case's best maker
+    off: Floats  # load beyond what the price wants
+    needed: Ints  # cases to choose from
+    take: Floats
+    give: Floats
+
+
+def near(search: Search, prices: Floats, short: Ints) -> Near:
+    """The nearest arcs; more for makers far off their load, or `short` of so many cases in the last flow."""
+    losses, makers = search.losses, len(prices)
+    width = _width(losses, prices)
+    arcs = _loaded(search, near_arcs(losses, prices, width, MOST, search.tie))
+    wide = windows(search, arcs, arcs.cost, prices, short)
+    far_off = np.abs(wide.off) > np.maximum(2 * search.weight, FAR_OFF * search.limits.upper)
+    starved = np.flatnonzero((far_off & (wide.off < 0) | (short > 0)) & np.isnan(wide.take))
+    crowded = np.flatnonzero((far_off & (wide.off > 0) | (short > 0)) & np.isnan(wide.give))
+    if not len(starved) + len(crowded):
+        return Near(prices, arcs, width)
+    best = least_priced(losses, prices)
+    more = [_takers(losses, prices, best, wide, int(j)) for j in starved]
+    more += [_givers(losses, prices, best, wide, int(j)) for j in crowded]
+    flat = np.sort(np.concatenate([arcs.flat(makers), *more]))
+    arcs = arcs_at(losses, prices, flat[np.diff(flat, prepend=-1) != 0])
+    return Near(prices, _loaded(search, arcs), width)
+
+
+def _width(losses: Losses, prices: Floats) -> float:
+    """Within which a case has so many makers, on average."""
+    n, makers = losses.shape
+    rows = np.arange(0, n, max(1, n // 1000))
+    above = losses.take(rows).priced(0, len(rows), prices)
+    above -= above.min(axis=1)[:, None]
+    rank = int(min(NEAR, makers) * len(rows)) - 1
+    distance = np.partition(above.ravel(), rank)[: rank + 1]
+    return float(distance[np.isfinite(distance)].max())
+
+
+def _loaded(search: Search, arcs: Arcs) -> Arcs:
+    """Count what the settled cases stand for."""
+    done = arcs.settled >= 0
+    load = np.bincount(arcs.settled[done], search.supply[done], minlength=search.losses.shape[1])
+    return replace(arcs, load=load.astype(np.int64))
+
+
+def windows(search: Search, arcs: Arcs, above: Floats, prices: Floats, short: Ints) -> Windows:
+    """From what each arc costs `above` its case's best: far enough for twice the cases a load is off by."""
+    makers, limits = len(prices), search.limits
+    best = np.flatnonzero(above <= 0)
+    best = best[np.diff(arcs.case[best], prepend=-1) != 0]
+    home = arcs.settled.copy()
+    home[arcs.rows] = arcs.maker[best]
+    load = np.bincount(home, search.supply, minlength=makers).astype(np.float64)
+    full = (limits.room == 0) | (prices > 0)
+    inside = np.where(prices < 0, limits.lower, np.clip(load, limits.lower, limits.upper))
+    off = load - np.where(full, limits.upper, inside)
+    held = ~full & (prices == 0) & (off == 0)  # they take, or give, what the others have too many or too few
+    off = np.where(held, np.clip(-off.sum(), load - limits.upper, load - limits.lower), off)
+    needed = np.ceil(2 * (np.abs(off) + 2 * short) / search.weight + EXTRA).astype(np.int64)
+    other = np.ones(len(arcs.maker), np.bool_)
+    other[best] = False
+    second = arcs.least(np.where(other, above, np.inf))
+    take = _ranked(arcs.maker[other], above[other], needed, makers)
+    return Windows(home, off, needed, take, _ranked(home[arcs.rows], second, needed, makers))
+
+
+def _ranked(group: NDArray[np.int32], value: Floats, rank: Ints, groups: int) -> Floats:
+    """The value of this rank in each group; NaN where there are fewer."""
+    order = np.argsort(value)
+    order = order[np.argsort(group[order].astype(np.uint16 if groups < 1 << 16 else np.int64), kind="stable")]
+    begin = np.searchsorted(group[order], np.arange(groups + 1))
+    enough = begin[:-1] + rank < begin[1:]
+    result: Floats = np.full(groups, np.nan)
+    result[enough] = value[order][(begin[:-1] + rank)[enough]]
+    return result
+
+
+def _takers(losses: Losses, prices: Floats, best: Floats, wide: Windows, j: int) -> Ints:
+    """The cases nearest to maker j, as arcs."""
+    above = losses.values[:, j] + prices[j] - best
+    if losses.eligible is not None:
+        above[~losses.eligible[:, j]] = np.inf
+    above[wide.home == j] = np.inf
+    rows, needed = np.flatnonzero(np.isfinite(above)), int(wide.needed[j]) + 1
+    if needed < len(rows):
+        rows = rows[np.argpartition(above[rows], needed - 1)[:needed]]
+    arcs: Ints = rows * losses.shape[1] + j
+    return arcs
+
+
+def _givers(losses: Losses, prices: Floats, best: Floats, wide: Windows, j: int) -> Ints:
+    """The arcs of maker j's cases to their nearest other makers."""
+    rows, makers = np.flatnonzero(wide.home == j), losses.shape[1]
+    above = losses.take(rows).priced(0, len(rows), prices) - best[rows, None]
+    above[:, j] = np.inf
+    nearest = np.argpartition(above, min(ALTERNATIVES, makers) - 1, axis=1)[:, :ALTERNATIVES]
+    least = np.take_along_axis(above, nearest, axis=1)
+    leaving = np.argsort(least.min(axis=1), kind="stable")[: int(wide.needed[j]) + 1]
+    arcs: Ints = rows[leaving, None] * makers + nearest[leaving]
+    return arcs[np.isfinite(least[leaving])]

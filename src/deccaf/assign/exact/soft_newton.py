@@ -1,0 +1,98 @@
+"""Newton steps on smoothed loads: where the prices of makers that are nearly alike must go together.
+
+Each case shares itself out over its open arcs by exp(-value / size). Loads then answer smoothly to prices,
+and their derivatives, J x J, show how a surplus travels from maker to maker: prices that are off together, by
+far more than neighbours differ, are put right in a few steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg, sparse
+
+from deccaf.assign.exact.flow import Limits
+from deccaf.assign.exact.one_thread import one_thread
+from deccaf.assign.exact.scan import Arcs, Bools, Floats, Ints
+
+STEPS = 8
+HALVINGS = 4
+NEAR_ENOUGH = 0.05  # of the size, by which prices may still move
+WELL_PLACED = 1e-3  # of the cases, that may still be in the wrong place
+
+
+@dataclass(frozen=True)
+class Soft:
+    """Loads and dual value at `prices + shift`, smoothed."""
+
+    shift: Floats
+    share: Floats  # of its case that each arc has
+    value: float
+    load: Floats
+    off: Floats  # load beyond what the price wants
+    held: Bools  # makers within their limits at price 0
+
+
+def soften(arcs: Arcs, supply: Ints, limits: Limits, prices: Floats, shift: Floats, size: float) -> Soft:
+    """Share out the open cases, `supply` units each."""
+    there, value = prices + shift, arcs.value(shift, 0.0)
+    least = arcs.least(value)
+    share = np.exp((least[arcs.case] - value) / size)
+    total = np.add.reduceat(share, arcs.first) if len(arcs.first) else np.empty(0)
+    share /= total[arcs.case]
+    load = np.bincount(arcs.maker, share * supply[arcs.case], minlength=len(shift)).astype(np.float64)
+    load += arcs.load
+    paid = np.maximum(there, 0) @ limits.upper - np.maximum(-there, 0) @ limits.lower
+    dual = float((least - size * np.log(total)) @ supply + arcs.load @ shift - paid)
+    full = (limits.room == 0) | (there > 0) | ((there == 0) & (load > limits.upper))
+    least_load = ~full & ((there < 0) | (load < limits.lower))
+    target = np.where(full, limits.upper, np.where(least_load, limits.lower, load))
+    return Soft(shift, share, dual, load, load - target, ~(full | least_load))
+
+
+def newton(
+    arcs: Arcs, supply: Ints, limits: Limits, prices: Floats, size: float, width: float, reach: float
+) -> Soft:
+    """Steps of about `reach` at most, each of which must raise the smoothed dual value."""
+    now = soften(arcs, supply, limits, prices, np.zeros(len(prices)), size)
+    with one_thread():  # threads of a dense solver wait for each other longer than they work
+        for _ in range(STEPS):
+            move = _direction(arcs, supply, now, size, width, reach)
+            for halving in range(HALVINGS):
+                shift = now.shift + 0.25**halving * move
+                # a price that would change sign stops at 0, where a maker with room may stay
+                crosses = (limits.room > 0) & ((prices + shift) * (prices + now.shift) < 0)
+                then = soften(arcs, supply, limits, prices, np.where(crosses, -prices, shift), size)
+                if then.value > now.value:
+                    break
+            else:
+                return now
+            moved, now = float(np.abs(then.shift - now.shift).max()), then
+            if moved < NEAR_ENOUGH * size or float(np.abs(now.off).sum()) < WELL_PLACED * limits.total:
+                break
+    return now
+
+
+def _direction(arcs: Arcs, supply: Ints, now: Soft, size: float, width: float, reach: float) -> Floats:
+    """Solve for the move that puts loads right; the ridge keeps makers that nothing ties down near."""
+    makers, weight = len(now.shift), supply[arcs.case]
+    ends = np.append(arcs.first, len(arcs.maker))
+    half = sparse.csr_array((now.share * np.sqrt(weight), arcs.maker, ends), shape=(len(arcs.rows), makers))
+    answer = -(half.T @ half).toarray()
+    diagonal = np.einsum("jj->j", answer)
+    diagonal += np.bincount(arcs.maker, now.share * weight, minlength=makers)
+    answer /= size
+    alone = np.abs(now.off) > width * diagonal
+    diagonal += (
+        np.abs(now.off) / (width * np.where(alone, min(reach, 0.5), reach))
+        + 1e-6 * diagonal
+        + 1e-9 * diagonal.mean()
+        + 1e-300
+    )
+    free, move = ~now.held, np.zeros(makers)
+    if free.any():
+        move[free] = linalg.solve(answer[np.ix_(free, free)], now.off[free], assume_a="pos")
+        if free.all() and abs(now.off.sum()) < 1e-6 * np.abs(now.off).sum():
+            move -= np.median(move)  # a common move changes no choice
+    return move
