@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from deccaf.backtest.run import Backtest
 from deccaf.data.history import MANY_GROUPS
@@ -13,6 +15,9 @@ from deccaf.evaluate.measures import measure_by_expert, reliability
 from deccaf.report import figures
 from deccaf.report.calibration import MOST, reliability_grid
 from deccaf.report.page import Report, Section
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _FEWEST = 50
 """Decisions that a reliability curve of one expert needs."""
@@ -91,7 +96,7 @@ def _costs_section(found: Backtest) -> Section:
         title="What it would have cost",
         text=" ".join(found.verdict()),
         table=shown,
-        pictures={"backtest-costs": cost_figure(found)},
+        pictures={"backtest-costs": partial(cost_figure, found)},
         note=note,
     )
 
@@ -146,7 +151,7 @@ def _calibration_section(found: Backtest) -> Section:
             for name in chosen
             for mine in [found.calibration[found.calibration["expert"] == name]]
         }
-        pictures["backtest-calibration"] = reliability_grid(panels)
+        pictures["backtest-calibration"] = partial(reliability_grid, panels)
     return Section(
         title="Can the chances be trusted?",
         text="The chance that each expert would be right, as given before, against what happened.",

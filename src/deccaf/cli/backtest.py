@@ -56,7 +56,7 @@ def backtest(
     )
     with steps(30) as step, warnings_said():
         found = run(History.read(cases, decisions, settings), settings, options, step)
-    page = None if out is None else backtest_report(found, f"Backtest on {cases.name}").write(out)
+        page = None if out is None else backtest_report(found, f"Backtest on {cases.name}").write(out)
     if as_json:
         records = json.loads(cost_table(found).to_json(orient="records"))
         print(json.dumps({"verdict": found.verdict(), "notes": found.notes, "costs": records}, indent=2))

@@ -9,9 +9,8 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import pandas as pd
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TextColumn
@@ -20,6 +19,9 @@ from rich.text import Text
 
 from deccaf.errors import ConfigError, DeccafWarning
 from deccaf.progress import Step
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 out = Console()
 err = Console(stderr=True)
@@ -81,10 +83,12 @@ def show_table(table: pd.DataFrame, *, title: str, as_json: bool) -> None:
     if as_json:
         print(json.dumps(json.loads(table.to_json(orient="records")), indent=2))
         return
+    from pandas.api.types import is_numeric_dtype
+
     grid = Table(title=title, title_justify="left", title_style="bold", header_style="dim")
     for name in table.columns:
-        number = pd.api.types.is_numeric_dtype(table[name])
         # fold: what a cell holds is never cut off
+        number = is_numeric_dtype(table[name])
         grid.add_column(str(name), justify="right" if number else "left", overflow="fold")
     for row in table.itertuples(index=False):
         grid.add_row(*[_cell(value) for value in row])
@@ -105,12 +109,14 @@ def read_key(path: Path | None) -> bytes | None:
 
 
 @contextmanager
-def warnings_said() -> Iterator[None]:
-    """Warnings of deccaf as lines for people."""
+def warnings_said(print_them: bool = True) -> Iterator[list[str]]:
+    """Warnings of deccaf as lines for people, each once; the list holds them after the block."""
+    said: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DeccafWarning)
-        yield
-    for text in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, DeccafWarning)):
+        yield said
+    said += dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, DeccafWarning))
+    for text in said if print_them else ():
         say(f"note: {text}")
 
 

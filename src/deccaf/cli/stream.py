@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import typer
 
-from deccaf.assign import Forecast, Routed, StreamAssigner
 from deccaf.cli.assign import with_costs_of
 from deccaf.cli.common import KeyOption, read_key, say
 from deccaf.data.capacity import ONE_BATCH, Capacity
@@ -22,6 +21,7 @@ from deccaf.data.files import read_frame, write_text
 from deccaf.errors import CapacityError, ConfigError, DataError, DeccafError
 
 if TYPE_CHECKING:
+    from deccaf.assign import Routed, StreamAssigner
     from deccaf.estimator import DeCCaF
     from deccaf.evaluate.drift import Comparison
 
@@ -173,6 +173,8 @@ def _load(
 
 def _restored(path: Path | None) -> StreamAssigner | None:
     """The day as it was left, if there is such a file."""
+    from deccaf.assign import StreamAssigner
+
     if path is None or not path.exists():
         return None
     try:
@@ -191,6 +193,8 @@ def _opened(
     seed: int,
 ) -> StreamAssigner:
     """A new day."""
+    from deccaf.assign import Forecast, StreamAssigner
+
     if roster.batches != (ONE_BATCH,):
         raise CapacityError(
             f"the roster has {len(roster.batches)} batches; a stream is one day, without batches"

@@ -6,12 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from fairlearn.metrics import (  # type: ignore[import-untyped]
-    MetricFrame,
-    false_negative_rate,
-    false_positive_rate,
-    selection_rate,
-)
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import accuracy_score
 
@@ -55,6 +49,14 @@ def by_group(
 def _rates(
     truth: NDArray[Any], decision: NDArray[Any], group: NDArray[Any], weight: Array, classes: int
 ) -> pd.DataFrame:
+    # imported here because few reports have groups, and it takes a while
+    from fairlearn.metrics import (  # type: ignore[import-untyped]
+        MetricFrame,
+        false_negative_rate,
+        false_positive_rate,
+        selection_rate,
+    )
+
     functions = (selection_rate, false_positive_rate, false_negative_rate)
     metrics: dict[str, Any] = {"accuracy": accuracy_score}
     if classes == 2:

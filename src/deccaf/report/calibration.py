@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 from deccaf.errors import DataError
-from deccaf.report.figures import INK, MUTED, PALETTE, canvas, finish
+from deccaf.report.figures import INK, MUTED, PALETTE, canvas, empty_figure, finish, percent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Curves = Mapping[str, pd.DataFrame]
 """For each model, the table of `deccaf.evaluate.measures.reliability`."""
@@ -43,7 +45,7 @@ def reliability_grid(panels: Mapping[str, Curves], *, what: str = "a right decis
     shown = dict(list(panels.items())[:MOST])
     columns = min(len(shown), _COLUMNS)
     rows = -(-len(shown) // columns)
-    figure = Figure(figsize=(2.5 * columns + 0.6, 2.5 * rows + 1.1), layout="constrained")
+    figure = empty_figure(2.5 * columns + 0.6, 2.5 * rows + 1.1)
     grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     limits = _limits([table for curves in shown.values() for table in curves.values()])
     for axes, (name, curves) in zip(grid.flat, shown.items(), strict=False):
@@ -76,8 +78,7 @@ def _draw(axes: Axes, curves: Curves, limits: tuple[float, float]) -> None:
             label=name,
         )  # fmt: skip
     axes.set(xlim=limits, ylim=limits, aspect="equal")
-    axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    percent(axes.xaxis, axes.yaxis)
 
 
 def _below(by_column: np.ndarray, shown: int) -> None:

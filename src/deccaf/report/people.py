@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 from deccaf.data.files import replacing, write_text
 from deccaf.errors import DataError
 from deccaf.evaluate.people import People
-from deccaf.report.figures import BLUE, INK, MUTED, as_png, finish
+from deccaf.report.figures import BLUE, INK, MUTED, as_png, empty_figure, finish, percent
 from deccaf.report.page import Report, Section
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MOST = 40
 """People in one picture; more could not be read."""
@@ -21,13 +24,11 @@ MOST = 40
 
 def people_picture(people: People) -> Figure:
     """Everybody's error rate by truth with its interval, beside the team's; the title says who errs least."""
-    known = people.table[people.table["labelled"] > 0]
-    if known.empty:
-        raise DataError("no person's decisions have a known truth, so there is nothing to draw")
+    known = _with_truth(people)
     shown = (
         known.sort_values("decisions", ascending=False).head(MOST).sort_values("error_rate", ascending=False)
     )
-    figure = Figure(figsize=(3.0 * len(people.classes) + 1.6, 0.28 * len(shown) + 1.9), layout="constrained")
+    figure = empty_figure(3.0 * len(people.classes) + 1.6, 0.28 * len(shown) + 1.9)
     grid = figure.subplots(1, len(people.classes), squeeze=False, sharey=True)[0]
     place = np.arange(len(shown))
     for axes, name in zip(grid, people.classes, strict=True):
@@ -37,7 +38,7 @@ def people_picture(people: People) -> Figure:
         ends = np.stack([rate - shown[f"low_{name}"], shown[f"high_{name}"] - rate]).clip(min=0)
         axes.errorbar(rate, place, xerr=ends, fmt="o", color=BLUE, markersize=4, elinewidth=1.4)
         axes.axvline(people.team[f"error_rate_{name}"], color=MUTED, linestyle=(0, (4, 4)), linewidth=1)
-        axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        percent(axes.xaxis)
     grid[0].set_ylim(-0.6, len(shown) - 0.4)
     grid[0].set_yticks(place, [str(name) for name in shown.index])
     figure.suptitle(_finding(known, len(shown)), x=0.01, ha="left", fontsize=11, fontweight="bold", color=INK)
@@ -47,6 +48,7 @@ def people_picture(people: People) -> Figure:
 
 def people_report(people: People, title: str) -> Report:
     """A page with the picture, the rates and where people are strong and weak."""
+    _with_truth(people)
     table = people.table.reset_index()
     for name in table.columns:
         if name.startswith(("error_rate", "low", "high", "leaning_")):
@@ -58,7 +60,7 @@ def people_report(people: People, title: str) -> Report:
             "How people decide",
             "Counts of the history, with 95 % intervals: whoever got harder cases errs more.",
             table.astype("str"),
-            {"people": people_picture(people)},
+            {"people": partial(people_picture, people)},
         ),
         Section(
             "Where they are strong and weak",
@@ -84,6 +86,14 @@ def write_people(people: People, path: Path, title: str) -> None:
         return
     with replacing(path) as beside:
         beside.write_bytes(as_png(people_picture(people)))
+
+
+def _with_truth(people: People) -> pd.DataFrame:
+    """The people whose errors are known."""
+    known = people.table[people.table["labelled"] > 0]
+    if known.empty:
+        raise DataError("no person's decisions have a known truth, so there is nothing to draw")
+    return known
 
 
 def _finding(known: pd.DataFrame, shown: int) -> str:

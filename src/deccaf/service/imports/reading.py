@@ -85,6 +85,7 @@ def _confined(
     rows: int,
     columns: int,
 ) -> None:
+    pa.allocate_buffer(64)  # Arrow's allocator reserves a gigabyte at its first use: before the limit is set
     if sys.platform == "linux":
         most = _data_bytes() + MEMORY
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
