@@ -47,7 +47,7 @@ model = DeCCaF(costs=Costs.binary(false_positive=0.057, false_negative=1.0))
 model.fit(X, y, expert=expert_ids, decision=decisions, time=month)
 loss = model.expected_loss(X_new)  # cases x makers, same index
 plan = model.assign(X_new, Capacity.of({"ann": 40, "bob": 25}))
-plan.table  # case, maker, expected_loss, runner_up, price, decision
+plan.table  # case, maker, expected_loss, runner_up, price, decision, why, chances, intervals
 ```
 
 `DeCCaF` is a scikit-learn classifier and transformer. pandas or polars in, the same kind (and index) out;

@@ -87,8 +87,8 @@ def show_table(table: pd.DataFrame, *, title: str, as_json: bool) -> None:
 
     grid = Table(title=title, title_justify="left", title_style="bold", header_style="dim")
     for name in table.columns:
-        number = is_numeric_dtype(table[name])
         # fold: what a cell holds is never cut off
+        number = is_numeric_dtype(table[name])
         grid.add_column(str(name), justify="right" if number else "left", overflow="fold")
     for row in table.itertuples(index=False):
         grid.add_row(*[_cell(value) for value in row])

@@ -5,6 +5,8 @@
 - `agreement`, `fairness`: who errs where others do not; rates and costs by group.
 - `audit`: the look at a history before anybody learns from it: `leaks`, `selective` (missing labels).
 - `drift`: whether new cases look like those that a model has learned from.
+- `people`: how everybody decided; `training`: what a model file remembers of its history.
+- `scorer`: decisions scored by their cost, for scikit-learn.
 """
 
 from typing import TYPE_CHECKING
@@ -34,16 +36,20 @@ if TYPE_CHECKING:
         wilson,
     )
     from deccaf.evaluate.off_policy import Estimate, Logged, logged, mean_with_interval
+    from deccaf.evaluate.people import People
     from deccaf.evaluate.propensity import Propensities, estimate_propensities
+    from deccaf.evaluate.scorer import CostScorer, make_cost_scorer
     from deccaf.evaluate.selective import LabelsByDecision, MissingLabels, missing_labels_by_decision
 
 __all__ = [
+    "CostScorer",
     "Estimate",
     "LabelsByDecision",
     "Leak",
     "Leaks",
     "Logged",
     "MissingLabels",
+    "People",
     "Propensities",
     "agreement_table",
     "bootstrap",
@@ -57,6 +63,7 @@ __all__ = [
     "kappa_between",
     "log_loss",
     "logged",
+    "make_cost_scorer",
     "mean_with_interval",
     "measure",
     "measure_by_expert",
@@ -78,6 +85,8 @@ __getattr__, __dir__ = lazy_names(
         "deccaf.evaluate.measures": "bootstrap brier ece log_loss measure "
         "measure_by_expert reliability roc_auc wilson",
         "deccaf.evaluate.off_policy": "Estimate Logged logged mean_with_interval",
+        "deccaf.evaluate.people": "People",
+        "deccaf.evaluate.scorer": "CostScorer make_cost_scorer",
         "deccaf.evaluate.propensity": "Propensities estimate_propensities",
         "deccaf.evaluate.selective": "LabelsByDecision MissingLabels missing_labels_by_decision",
     },

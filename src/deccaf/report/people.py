@@ -24,9 +24,7 @@ MOST = 40
 
 def people_picture(people: People) -> Figure:
     """Everybody's error rate by truth with its interval, beside the team's; the title says who errs least."""
-    known = people.table[people.table["labelled"] > 0]
-    if known.empty:
-        raise DataError("no person's decisions have a known truth, so there is nothing to draw")
+    known = _with_truth(people)
     shown = (
         known.sort_values("decisions", ascending=False).head(MOST).sort_values("error_rate", ascending=False)
     )
@@ -50,6 +48,7 @@ def people_picture(people: People) -> Figure:
 
 def people_report(people: People, title: str) -> Report:
     """A page with the picture, the rates and where people are strong and weak."""
+    _with_truth(people)
     table = people.table.reset_index()
     for name in table.columns:
         if name.startswith(("error_rate", "low", "high", "leaning_")):
@@ -87,6 +86,14 @@ def write_people(people: People, path: Path, title: str) -> None:
         return
     with replacing(path) as beside:
         beside.write_bytes(as_png(people_picture(people)))
+
+
+def _with_truth(people: People) -> pd.DataFrame:
+    """The people whose errors are known."""
+    known = people.table[people.table["labelled"] > 0]
+    if known.empty:
+        raise DataError("no person's decisions have a known truth, so there is nothing to draw")
+    return known
 
 
 def _finding(known: pd.DataFrame, shown: int) -> str:
