@@ -260,7 +260,7 @@ def test_deccaf_is_what_users_learn(alerts):
     """The benchmark's `deccaf` predicts to the last bit what `learn` does from the same history."""
     cases = Cases.read(alerts, columns=Columns(label="fraud_bool", time="month"))
     cases = cases.take(np.arange(len(cases)) % 3 == 0)
-    parts = PartsTable(case_parts=["logistic"], decision_parts=["rates", "pooled"])
+    parts = PartsTable(case_parts=("logistic",), decision_parts=("rates", "pooled"))
     setting = Setting(
         cases, MonthsTable(train=[3, 4], validation=5, test=6), SMALL.team, "model_score", 3, model=parts
     )

@@ -67,8 +67,8 @@ def our_settings(setting: Setting) -> Settings:
     """How `deccaf` learns in this benchmark."""
     return Settings(
         classes=len(setting.cases.classes),
-        case_parts=tuple(setting.model.case_parts),
-        decision_parts=tuple(setting.model.decision_parts),
+        case_parts=setting.model.case_parts,
+        decision_parts=setting.model.decision_parts,
         seed=setting.seed,
     )
 

@@ -98,12 +98,12 @@ class CostsTable(Table):
 class PartsTable(Table):
     """Which models are blended: names of those that deccaf or an installed package brings."""
 
-    case_parts: list[str] = Field(["logistic", "boosted"], min_length=1)
-    decision_parts: list[str] = Field(["rates", "pooled", "boosted"], min_length=1)
+    case_parts: tuple[str, ...] = Field(("logistic", "boosted"), min_length=1, strict=False)
+    decision_parts: tuple[str, ...] = Field(("rates", "pooled", "boosted"), min_length=1, strict=False)
 
     @field_validator("case_parts", "decision_parts")
     @classmethod
-    def _known_parts(cls, names: list[str], info: ValidationInfo) -> list[str]:
+    def _known_parts(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         for name in names:
             _check_known(name, CASE_PARTS if info.field_name == "case_parts" else DECISION_PARTS)
         return names
