@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from deccaf.service.check import check
-
+from deccaf.service.ledger.check import check
 from service_fuzz import fuzz, listening
 from service_world import first_key, world
 
