@@ -262,8 +262,8 @@ def _batches(frame: pd.DataFrame) -> pd.Series | None:
 
 def _kinds(columns: Columns, costs: Costs | None, schema: Schema | None) -> tuple[list[str], list[str]]:
     """Which columns of a file of cases are text whatever they look like: names, and categories."""
-    features = columns.features or ()
-    names = [columns.case, "batch", *[name for name in columns.group if name not in features]]
+    typed = {*(columns.features or ()), columns.label, columns.time, *(costs.columns if costs else ())}
+    names = [columns.case, "batch", *[name for name in columns.group if name not in typed]]
     category = [*columns.categorical]
     if schema is not None:
         category += [feature.name for feature in schema.features if feature.kind == "category"]

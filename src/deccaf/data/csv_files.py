@@ -37,7 +37,12 @@ def read_csv(source: Source, text: Collection[str], category: Collection[str]) -
     names = _rows(start, mark, skipped + 1)[skipped]
     check_header(names, source.shown)
     fixed = dict.fromkeys([*text, *category], pa.string())
-    table = _typed(source, names, mark, skipped, fixed)
+    try:
+        table = _typed(source, names, mark, skipped, fixed)
+    except pa.ArrowInvalid as error:
+        if "Expected" not in str(error):
+            raise
+        raise _uneven(source, mark, len(names), skipped) from error
     table = _without_missing(table, text)
     table, commas = comma_numbers(table, fixed, source.shown)
     if commas or mark == ";":
@@ -133,6 +138,19 @@ def not_utf8(source: Source) -> DataError:
                     "save it as UTF-8" + _convert("WINDOWS-1252")
                 )
     return DataError(f"{source.shown}: is not text in UTF-8; save it as UTF-8" + _convert("WINDOWS-1252"))
+
+
+def _uneven(source: Source, mark: str, width: int, skipped: int) -> DataError:
+    """The first row that has more or fewer columns than the header."""
+    with pa.input_stream(source.path, compression=source.packed) as stream:
+        rows = csv.reader(io.TextIOWrapper(stream, "utf-8", newline=""), delimiter=mark)
+        for row in islice(rows, skipped + 1, None):
+            if row and len(row) != width:
+                said = f"{len(row)} column(s) where the header has {width}: {mark.join(row)!r:.80}"
+                return DataError(f"{source.shown}: line {rows.line_num:,} has {said}; correct that line")
+    return DataError(
+        f"{source.shown}: some rows have more or fewer columns than the header, which has {width}"
+    )
 
 
 def _convert(encoding: str) -> str:
