@@ -14,7 +14,7 @@ from deccaf import Capacity, Costs, History
 from deccaf.backtest.options import Options
 from deccaf.backtest.report import backtest_report, calibration_table, cost_table
 from deccaf.backtest.results import Backtest
-from deccaf.backtest.run import backtest
+from deccaf.backtest.run import backtest, steps_of
 from deccaf.backtest.split import one_each, whole_shares
 from deccaf.backtest.verdict import compare
 from deccaf.cli import main
@@ -216,6 +216,17 @@ def test_blanks_among_propensities_are_estimated_and_cases_given_by_lot_stand_be
     assert low < found.costs.loc["deccaf", "cost"] < high
     assert found.hidden.table["saved"].is_monotonic_decreasing
     assert found.hidden.undoes >= found.hidden.undoes_interval >= 1
+
+
+@pytest.mark.parametrize("per_case", [1, 2])
+def test_progress_says_what_is_done(per_case: int) -> None:
+    cases, log, _ = team(300, differ=True, per_case=per_case)
+    options, said = Options(QUICK, draws=2, split="time"), []
+    given = tables(cases, log, group=())
+    backtest(*given, options, said.append)
+    assert len(said) == steps_of(given[0], options)
+    assert any(text.startswith("Split 1 of 1: learning from") for text in said)
+    assert said[-1] == "Intervals and bounds"
 
 
 def test_one_drawn_of_several_decisions_has_the_chance_of_both() -> None:

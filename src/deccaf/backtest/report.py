@@ -44,7 +44,7 @@ def backtest_report(found: Backtest, title: str = "Backtest") -> Report:
     mine = found.costs.loc[OURS]
     return Report(
         title=title,
-        lead=f"{found.verdict.headline} {how}",
+        lead=f"{found.verdict.headline} {how} {found.split}",
         sections=tuple(sections),
         figures=(
             (found.verdict.kind, "verdict, against the best without deccaf"),
@@ -159,7 +159,7 @@ def _curve_section(found: Backtest) -> Section:
         title="How much the team's hours are worth",
         text=f"Cost is least at {best['hours']:.0%} of the hours {whose}: {best['cost']:.2f} per 100 cases, "
         f"with {best['deferred']:.0%} of the cases given to people; the plan above has "
-        f"{found.capacity_share:.0%} of them.",
+        f"{found.capacity_share:.0%} of those hours.",
         table=table,
         pictures={"backtest-hours": partial(curve_figure, found)},
         note="Everybody's room is scaled alike; 0 % is the machine alone."
@@ -176,10 +176,9 @@ def curve_figure(found: Backtest) -> Figure:
         curve["hours"], curve["low"], curve["high"], color=figures.BLUE, alpha=0.13, linewidth=0
     )
     axes.plot(curve["hours"], curve["cost"], color=figures.BLUE, linewidth=2, marker="o", markersize=4)
-    label = "with deccaf" if len(curve) < 2 else "deccaf's plan"
     axes.annotate(
-        label, (curve["hours"].iloc[-1], curve["cost"].iloc[-1]), (0, 8), textcoords="offset points",
-        ha="right", color=figures.BLUE, fontsize=9,
+        "deccaf's plan", (curve["hours"].iloc[-1], curve["cost"].iloc[-1]), (0, -14),
+        textcoords="offset points", ha="right", color=figures.BLUE, fontsize=9,
     )  # fmt: skip
     points = [(1.0, past["cost"], past["low"], past["high"], HISTORY, figures.ORANGE)]
     if "machine" in found.costs.index:

@@ -32,6 +32,7 @@ from deccaf.backtest.split import (
     Chances,
     Part,
     Rooms,
+    Split,
     batches_of,
     chances_of,
     one_each,
@@ -60,28 +61,55 @@ def backtest(history: History, config: Config, options: Options, step: Step = la
     """Split, learn, plan, and count what it would have cost; `step` hears what is being done."""
     config = config.model_copy(update={"model": config.model.model_copy(update={"seed": options.seed})})
     looked = audit(history, config.columns, config.labels)
-    history, notes = usable(looked.history)
-    notes = [*config.notes(), *looked.notes, *notes]
+    ready = _ready(looked.history, options)
+    history, found = ready.history, None
+    notes = [*config.notes(), *looked.notes, *ready.notes]
     batch = batches_of(history.cases, options.batch, options.capacity)
+    if not ready.known:
+        step("Who got which case")
+        found, more = chances_of(history, options.seed)
+        notes += more
+    share = _share(history, ready.split.folds, ready.decided, options)
+    desk = _Desk(history, config, options, found, share, batch)
+    tested = []
+    for number, mask in enumerate(ready.split.folds, 1):
+        where = f"Split {number} of {len(ready.split.folds)}: "
+        part = Part(history, config, desk.costs, history.log.experts, mask & ready.decided, ~mask)
+        tested.append(desk.test(part, lambda text, where=where: step(where + text)))  # type: ignore[misc]
+    step("Intervals and bounds")
+    return collected(tested, history, ready.split, options, share, (*notes, *desk.notes()))
+
+
+def steps_of(history: History, options: Options) -> int:
+    """How many steps `backtest` will tell of."""
+    ready = _ready(history, options)
+    each = len(needs_of(options.policies)) + 1
+    return len(ready.split.folds) * each * (options.draws if ready.known else 1) + 1 + (not ready.known)
+
+
+@dataclass(frozen=True, eq=False)
+class _Ready:
+    """A history that can be tested, and how."""
+
+    history: History
+    decided: Mask
+    """Cases that somebody decided."""
+    known: bool
+    """Whether several people decided most cases."""
+    split: Split
+    notes: tuple[str, ...]
+
+
+def _ready(history: History, options: Options) -> _Ready:
+    history, notes = usable(history)
     decided = np.bincount(history.case, minlength=len(history.cases)) > 0
     known = bool(len(history.log) >= MANY * decided.sum())
-    found = None
     if not known:
-        step("Who got which case")
         history, dropped = one_each(history, options.seed)
         if dropped:
             notes.append(f"{dropped:,} further decisions on cases that had one already were left out")
-        found, more = chances_of(history, options.seed)
-        notes += more
     split = split_of(history.cases, options.split, options.folds, options.test_share, options.seed)
-    desk = _Desk(history, config, options, found, _share(history, split.folds, decided, options), batch)
-    tested = []
-    for number, mask in enumerate(split.folds, 1):
-        where = f"Split {number} of {len(split.folds)}: "
-        part = Part(history, config, desk.costs, history.log.experts, mask & decided, ~mask)
-        tested.append(desk.test(part, lambda text, where=where: step(where + text)))  # type: ignore[misc]
-    step("Intervals and bounds")
-    return collected(tested, history, split, options, desk.share, (*notes, *desk.notes()))
+    return _Ready(history, decided, known, split, tuple(notes))
 
 
 def _share(history: History, folds: tuple[Mask, ...], decided: Mask, options: Options) -> float:

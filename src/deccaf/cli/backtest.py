@@ -56,6 +56,7 @@ def backtest(
     from deccaf.backtest.options import DEFAULT, Options
     from deccaf.backtest.report import cost_table, write_backtest
     from deccaf.backtest.run import backtest as run
+    from deccaf.backtest.run import steps_of
     from deccaf.data.capacity import Capacity
     from deccaf.data.history import History
 
@@ -77,8 +78,10 @@ def backtest(
     )
     if out is not None:
         _try(out)
-    with steps(30) as step, warnings_said():
-        found = run(History.read(cases, decisions, settings), settings, options, step)
+    with warnings_said():
+        history = History.read(cases, decisions, settings)
+        with steps(steps_of(history, options)) as step:
+            found = run(history, settings, options, step)
         page = None if out is None else write_backtest(found, out, f"Backtest on {cases.name}")
     if as_json:
         print(json.dumps(found.to_dict(), indent=2))

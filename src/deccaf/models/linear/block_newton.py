@@ -182,8 +182,12 @@ def _all_at_once(rows: Rows, at: Coefficients, chance: Array, error: Array) -> _
     """Small matrices of many experts, stacked: a thread each would cost more than the algebra."""
     curvature = np.empty((rows.experts, rows.size, rows.size))
     pull = np.empty((rows.experts, rows.size))
+    roots = rows.design * np.sqrt(rows.weight * chance[:, 0] * (1.0 - chance[:, 0]))[:, None]
     for j, mine in rows.of_experts():
-        curvature[j] = information(rows.design[mine], chance[mine], rows.weight[mine])
+        if rows.contrasts == 1:  # X' diag(w p (1 - p)) X at the cost of one product
+            curvature[j] = roots[mine].T @ roots[mine]
+        else:
+            curvature[j] = information(rows.design[mine], chance[mine], rows.weight[mine])
         pull[j] = (rows.design[mine].T @ error[mine]).T.ravel()
     own = np.tile(at.expert_precision, (1, rows.contrasts))
     inverse: Array = np.linalg.inv(curvature + own[:, :, None] * np.eye(rows.size)).astype(np.float64)
@@ -193,7 +197,7 @@ def _all_at_once(rows: Rows, at: Coefficients, chance: Array, error: Array) -> _
         inverse,
         cross,
         gradient,
-        curvature.sum(axis=0) - (curvature @ cross).sum(axis=0),
+        curvature.sum(axis=0) - np.tensordot(curvature, cross, axes=([0, 2], [0, 1])),
         pull.sum(axis=0),
         np.einsum("jba,jb->a", cross, gradient),
     )
