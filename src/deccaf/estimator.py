@@ -25,10 +25,13 @@ from deccaf.data.costs import MACHINE, Costs, review_costs
 from deccaf.data.decisions import Decisions
 from deccaf.data.frames import as_pandas, default_names, read_input, same_kind
 from deccaf.data.history import History, per_row
+from deccaf.data.learnable import learnable
 from deccaf.data.schema import Columns, Schema
 from deccaf.data.values import class_codes
 from deccaf.errors import ConfigError, DataError, ModelFileError, did_you_mean, show
+from deccaf.evaluate.audit import audit
 from deccaf.evaluate.drift import profile
+from deccaf.models.blending.holdout import described, holdouts
 from deccaf.models.methods import METHODS, Learned, Scores, Settings, learn
 from deccaf.models.model_file import read_model_file, write_model_file
 from deccaf.models.protocols import CasePart, DecisionPart
@@ -126,6 +129,9 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         decided. Several: `decisions`, a table with `case_id`, `expert_id` and `decision`, whose ids are the
         `case_id` column or the index of X. Without either only the machine is learned. With `time` the
         latest cases are held out to choose between models; rows of one `group` are never split.
+
+        Columns that are certainly leaks (the label or the decision itself, an id) are left out unless
+        `columns` names them as features; they, and what looks like a leak, are said as a `DeccafWarning`.
         """
         X, names = self._remember_columns(X)
         costs, label = self._classes(y)
@@ -143,7 +149,9 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
             group=group,
             weight=sample_weight,
         )
-        return self._learn(history, costs)
+        found = audit(history, roles)
+        found.warn()
+        return self._learn(found.history, costs)
 
     def fit_history(self, history: History, classifier: Any = None) -> Self:
         """Learn from a history, as the command line, the service and the backtest do.
@@ -167,7 +175,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
             config.costs.build(),
             review_cost=config.costs.review_cost,
             columns=config.columns,
-            **config.model.model_dump(),
+            **{name: _as_tuple(value) for name, value in config.model.model_dump().items()},
         )
 
     def with_costs(self, costs: Costs, review_cost: float | Mapping[str, float] | None = None) -> Self:
@@ -335,7 +343,9 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
                 "columns": self.feature_names if hasattr(self, "feature_names_in_") else None,
                 "width": self.n_features_in_,
                 "pace": self.pace_ or None,
-                "roles": None if self.columns is None else self.columns.model_dump(mode="json"),
+                "roles": None
+                if self.columns is None
+                else self.columns.model_dump(mode="json", exclude_unset=True),
                 "learned": self.learned_.to_dict(),
             },
             schema=self.schema_.to_dict(),
@@ -477,6 +487,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
             raise ConfigError(f"review_cost: expected numbers from 0 on, got {self.review_cost!r}")
 
     def _learn(self, history: History, costs: Costs, classifier: Any = None) -> Self:
+        learnable(history).refuse()
         settings = Settings(
             method=self.method,
             classes=len(costs.classes),
@@ -489,7 +500,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         self.costs_, self.schema_, self.columns_ = costs, history.schema, self._roles()
         self.learned_: Learned = learn(history, settings, costs, classifier)
         self.experts_, self.pace_ = self.learned_.experts, history.pace
-        self.training_ = _facts(history, self.method, costs)
+        self.training_ = _facts(history, self.method, costs, self.seed)
         return self
 
 
@@ -577,7 +588,7 @@ def _is_array(X: Any) -> bool:
     return not hasattr(X, "columns") and not isinstance(X, Cases | str | Path)
 
 
-def _facts(history: History, method: str, costs: Costs) -> dict[str, Any]:
+def _facts(history: History, method: str, costs: Costs, seed: int) -> dict[str, Any]:
     """What a person wants to know of the history that a model was fitted on."""
     known = history.label >= 0
     shares = np.bincount(history.label[known], minlength=len(costs.classes)) / max(known.sum(), 1)
@@ -591,6 +602,8 @@ def _facts(history: History, method: str, costs: Costs) -> dict[str, Any]:
         },
         "profile": {str(name): profile(history.features[name]) for name in history.features},
     }
+    time, group = (None if values is None else values[known] for values in (history.time, history.group))
+    facts["held_out"] = described(holdouts(int(known.sum()), time=time, group=group, seed=seed), time, group)
     if history.time is not None and len(history.time):
         facts["time"] = [_plain_time(history.time.min()), _plain_time(history.time.max())]
     return facts
