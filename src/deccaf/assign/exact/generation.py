@@ -17,15 +17,16 @@ from numpy.typing import NDArray
 from deccaf.assign.exact import duals, soft_newton
 from deccaf.assign.exact.entropic import entropic_prices
 from deccaf.assign.exact.flow import Deadline, Limits, solve_flow
-from deccaf.assign.exact.near import Near, Search, near, windows
+from deccaf.assign.exact.near import Near, Search, loaded, near, windows
 from deccaf.assign.exact.refine import repair
-from deccaf.assign.exact.scan import Arcs, Floats, Ints, Losses, least_priced, plan_losses, select
+from deccaf.assign.exact.scan import Floats, Ints, Losses, least_priced, plan_losses, select
 
 SAMPLE = 1_000_000  # cells of the sample that gives the first prices
 PER_MAKER = 4  # cases a maker in it, at least
-SAMPLE_ROUNDS, ROUNDS = 6, 25
-TRIES = 4  # shorter reaches, on the sample
-SOFT, SOFTER = 24.0, 6.0  # smoothing is this part of the distance to a case's nearest makers
+SAMPLE_ROUNDS, ROUNDS = 5, 25
+SOFT = 6.0  # smoothing is this part of the distance to a case's nearest makers, at first
+SHARPEN = 4.0  # and so much less in each round
+SAMPLE_REACH, REACH = 2.0, 0.5  # how many such distances a Newton step goes, at first
 LEAST_REACH = 0.02
 ROOM = 1.5  # how much further than to the arcs it can choose from a price may move
 CYCLES = 20  # of cases to exchange, that rounding and the tie rule may have left
@@ -33,47 +34,37 @@ CYCLES = 20  # of cases to exchange, that rounding and the tie rule may have lef
 
 @dataclass(frozen=True)
 class Step:
-    """Where a flow moves the prices, its plan if it needed no bypass, and who used the bypass how much."""
+    """The prices of a flow, its plan if it needed no bypass, and who used the bypass how much."""
 
-    move: Floats
+    prices: Floats
     maker: NDArray[np.int32] | None
     short: Ints
 
 
+@dataclass(frozen=True)
+class Found:
+    """The last prices, and the arcs around a plan that no other arc can improve, if one was found.
+
+    `used` are the positions of the arcs that the plan uses.
+    """
+
+    prices: Floats
+    around: Near | None = None
+    used: Ints | None = None
+
+
 def generate(
     losses: Losses, limits: Limits, seed: int, tie: float, deadline: Deadline, prices: Floats | None = None
-) -> tuple[NDArray[np.int32] | None, Floats]:
-    """A plan that no arc can improve, if the search ends in one, and the last prices."""
-    search = Search(losses, limits, np.ones(losses.shape[0], np.int64), tie)
+) -> Found:
+    """Search from prices, given or from a sample, for a plan that no arc can improve."""
     if prices is None:
-        prices = _sampled(losses, limits, seed, tie)
-    value, boldness, reach, soft = search.dual(prices), 1.0, 0.5, SOFTER
-    short = np.zeros(len(prices), np.int64)
-    for _ in range(ROUNDS):
-        if deadline.left() <= 0:
-            break
-        around = near(search, prices, short)
-        sharper, gain = _sharpened(search, around, prices, value, soft, reach)
-        if gain > 0:
-            prices, value = sharper, value + gain
-        reach, soft = (2 * reach if gain > 0 else reach / 4), SOFT
-        step = _flow(search, around, prices, boldness, short)
-        new, short = search.dual(prices + step.move), step.short
-        if new < value - 1e-12 * abs(value):
-            boldness /= 4
-            continue
-        prices, value = prices + step.move, new
-        if step.maker is None:
-            boldness *= 2 if gain > 0 else 4
-        elif _stands(search, step.maker, prices):
-            maker, optimal = _repaired(search, around.arcs, step.maker, around.prices)
-            if optimal:
-                return maker, prices
-    return None, prices
+        prices = _sampled(losses, limits, seed, tie, deadline)
+    search = Search(losses, limits, np.ones(losses.shape[0], np.int64), tie)
+    return _rounds(search, prices, ROUNDS, REACH, deadline)
 
 
-def _sampled(losses: Losses, limits: Limits, seed: int, tie: float) -> Floats:
-    """Prices from a sample, smoothed; Newton steps go further while they lead somewhere."""
+def _sampled(losses: Losses, limits: Limits, seed: int, tie: float, deadline: Deadline) -> Floats:
+    """Prices from a sample: smoothed first, then by the same search."""
     n, makers = losses.shape
     size = min(n, max(SAMPLE // makers, PER_MAKER * makers))
     rows = np.sort(np.random.default_rng([seed, 0x5A]).choice(n, size, replace=False, shuffle=False))
@@ -81,26 +72,40 @@ def _sampled(losses: Losses, limits: Limits, seed: int, tie: float) -> Floats:
     supply[: n - supply.sum()] += 1
     search = Search(losses.take(rows), limits, supply, tie)
     prices = entropic_prices(search.losses, limits, supply)
-    value, reach = search.dual(prices), 2.0
-    for _ in range(SAMPLE_ROUNDS):
-        around = near(search, prices, np.zeros(makers, np.int64))
-        for _ in range(TRIES):
-            new, gain = _sharpened(search, around, prices, value, SOFTER, reach)
-            short = float(np.abs(new - prices).max()) < around.width / 2
-            if gain > 0 or short:
-                break
-            reach /= 4
-        if gain > 0:
-            prices, value, reach = new, value + gain, 2 * reach
-        if gain <= 0 or short:
+    return _rounds(search, prices, SAMPLE_ROUNDS, SAMPLE_REACH, deadline).prices
+
+
+def _rounds(search: Search, prices: Floats, rounds: int, reach: float, deadline: Deadline) -> Found:
+    """Newton steps, then a flow, over the arcs near the prices; what lowers the dual value is taken back."""
+    boldness, soft, short = 1.0, SOFT, np.zeros(len(prices), np.int64)
+    for _ in range(rounds):
+        if deadline.left() <= 0:
             break
-    return prices
+        around = near(search, prices, short)
+        sharper, gain = _sharpened(search, around, soft, reach)
+        reach, soft = (2 * reach if gain > 0 else reach / 2), SHARPEN * soft
+        step = _flow(search, around, sharper if gain > 0 else prices, boldness, short)
+        best, short = least_priced(search.losses, step.prices), step.short
+        if search.dual(step.prices, best) < around.value - 1e-12 * abs(around.value):
+            boldness, reach = boldness / 4, reach / 4
+            continue
+        prices = step.prices
+        if step.maker is None:
+            boldness *= 2 if gain > 0 else 4
+        elif search.weight > 1:
+            break
+        elif _stands(search, step.maker, prices, best):
+            arcs = around.arcs
+            used = np.flatnonzero(arcs.maker == step.maker[arcs.rows][arcs.case])
+            used, optimal = repair(arcs, used, search.limits, around.prices, CYCLES)
+            if optimal:
+                return Found(prices, around, used)
+    return Found(prices)
 
 
-def _sharpened(
-    search: Search, around: Near, prices: Floats, value: float, soft: float, reach: float
-) -> tuple[Floats, float]:
-    """Newton steps over the nearest arcs, and what they add to the dual value of all."""
+def _sharpened(search: Search, around: Near, soft: float, reach: float) -> tuple[Floats, float]:
+    """Newton steps over the nearest arcs, and what they add to the dual value."""
+    prices = around.prices
     if reach < LEAST_REACH:
         return prices, 0.0
     arcs, width = around.arcs, around.width
@@ -108,7 +113,7 @@ def _sharpened(
         arcs, search.supply[arcs.rows], search.limits, prices, width / soft, width, reach
     )
     new = prices + found.shift
-    return new, search.dual(new) - value
+    return new, search.gain(prices, new)
 
 
 def _flow(search: Search, around: Near, prices: Floats, boldness: float, short: Ints) -> Step:
@@ -123,28 +128,17 @@ def _flow(search: Search, around: Near, prices: Floats, boldness: float, short: 
     home = wide.home[around.arcs.rows][around.arcs.case]
     arcs, _ = select(around.arcs, np.flatnonzero(above <= np.maximum(take[around.arcs.maker], give[home])))
     value, box = arcs.value(shift, search.tie), np.maximum(np.maximum(take, give), ROOM * search.tie)
-    flow = solve_flow(arcs, value, search.limits, prices, box)
+    arcs = loaded(search, arcs)
+    flow = solve_flow(arcs, value, search.limits, prices, box, search.supply[arcs.rows])
     move = duals.box_prices(arcs, value, flow, search.limits, prices, box)
     if flow.bypassed:
-        return Step(move, None, flow.bypass_in + flow.bypass_out)
+        return Step(prices + move, None, flow.bypass_in + flow.bypass_out)
     maker, taken = arcs.settled.copy(), np.flatnonzero(flow.arcs)
     maker[arcs.rows[arcs.case[taken]]] = arcs.maker[taken]
-    return Step(move, maker, np.zeros_like(short))
+    return Step(prices + move, maker, np.zeros_like(short))
 
 
-def _stands(search: Search, maker: NDArray[np.int32], prices: Floats) -> bool:
+def _stands(search: Search, maker: NDArray[np.int32], prices: Floats, best: Floats) -> bool:
     """Whether no arc of the matrix is better than the plan's, but for the tie rule."""
     own = plan_losses(search.losses, maker) + prices[maker]
-    slack = own - least_priced(search.losses, prices)
-    return bool(slack.max() <= 2 * search.tie)
-
-
-def _repaired(
-    search: Search, arcs: Arcs, maker: NDArray[np.int32], centre: Floats
-) -> tuple[NDArray[np.int32], bool]:
-    """The plan without the cycles that rounding and the tie rule left; whether it is optimal now."""
-    used = np.flatnonzero(arcs.maker == maker[arcs.rows][arcs.case])
-    used, optimal = repair(arcs, used, search.limits, centre, CYCLES)
-    result = arcs.settled.copy()
-    result[arcs.rows] = arcs.maker[used]
-    return result, optimal
+    return bool((own - best).max() <= 2 * search.tie)

@@ -14,6 +14,7 @@ NEAR = 6.0  # nearest makers of a case, on average
 MOST = 15  # and at most
 EXTRA = 5.0  # cases beyond those a load is off by, that a maker can choose from
 FAR_OFF = 0.05  # of a maker's limit: loads off by more call for arcs further out
+GAIN_CELLS = 4_000_000  # to judge Newton steps by
 ALTERNATIVES = 3  # other makers for a case that may have to leave
 
 
@@ -26,11 +27,21 @@ class Search:
     supply: Ints
     tie: float
 
-    def dual(self, prices: Floats) -> float:
-        """What the prices prove: no plan costs less."""
-        best = least_priced(self.losses, prices)
+    def dual(self, prices: Floats, best: Floats) -> float:
+        """What the prices prove, from every case's best priced loss: no plan costs less."""
         paid = np.maximum(prices, 0) @ self.limits.upper - np.maximum(-prices, 0) @ self.limits.lower
         return float(best @ self.supply - paid)
+
+    def gain(self, old: Floats, new: Floats) -> float:
+        """What new prices prove beyond old ones; on part of the cases where there are many."""
+        stride = max(1, self.losses.values.size // GAIN_CELLS)
+        rows = np.arange(0, self.losses.shape[0], stride)
+        some = self.losses.take(rows) if stride > 1 else self.losses
+        more = least_priced(some, new) - least_priced(some, old)
+        scale = self.supply.sum() / self.supply[rows].sum()
+        zero = np.zeros(0)
+        search = replace(self, supply=np.zeros(0, np.int64))
+        return float(more @ self.supply[rows] * scale) + search.dual(new, zero) - search.dual(old, zero)
 
     @property
     def weight(self) -> float:
@@ -45,6 +56,7 @@ class Near:
     prices: Floats
     arcs: Arcs
     width: float
+    value: float  # that the prices prove
 
 
 @dataclass(frozen=True)
@@ -62,19 +74,19 @@ def near(search: Search, prices: Floats, short: Ints) -> Near:
     """The nearest arcs; more for makers far off their load, or `short` of so many cases in the last flow."""
     losses, makers = search.losses, len(prices)
     width = _width(losses, prices)
-    arcs = _loaded(search, near_arcs(losses, prices, width, MOST, search.tie))
+    arcs, best = near_arcs(losses, prices, width, MOST, search.tie)
+    arcs, value = loaded(search, arcs), search.dual(prices, best)
     wide = windows(search, arcs, arcs.cost, prices, short)
     far_off = np.abs(wide.off) > np.maximum(2 * search.weight, FAR_OFF * search.limits.upper)
     starved = np.flatnonzero((far_off & (wide.off < 0) | (short > 0)) & np.isnan(wide.take))
     crowded = np.flatnonzero((far_off & (wide.off > 0) | (short > 0)) & np.isnan(wide.give))
     if not len(starved) + len(crowded):
-        return Near(prices, arcs, width)
-    best = least_priced(losses, prices)
+        return Near(prices, arcs, width, value)
     more = [_takers(losses, prices, best, wide, int(j)) for j in starved]
     more += [_givers(losses, prices, best, wide, int(j)) for j in crowded]
     flat = np.sort(np.concatenate([arcs.flat(makers), *more]))
     arcs = arcs_at(losses, prices, flat[np.diff(flat, prepend=-1) != 0])
-    return Near(prices, _loaded(search, arcs), width)
+    return Near(prices, loaded(search, arcs), width, value)
 
 
 def _width(losses: Losses, prices: Floats) -> float:
@@ -88,7 +100,7 @@ def _width(losses: Losses, prices: Floats) -> float:
     return float(distance[np.isfinite(distance)].max())
 
 
-def _loaded(search: Search, arcs: Arcs) -> Arcs:
+def loaded(search: Search, arcs: Arcs) -> Arcs:
     """Count what the settled cases stand for."""
     done = arcs.settled >= 0
     load = np.bincount(arcs.settled[done], search.supply[done], minlength=search.losses.shape[1])

@@ -176,25 +176,29 @@ def keep_arcs(losses: Losses, centre: Floats, box: Floats, tie: float = 0.0) -> 
     return _collect(losses, centre, map_chunks(work, losses.shape))
 
 
-def near_arcs(losses: Losses, prices: Floats, width: float, most: int, tie: float) -> Arcs:
-    """The arcs within `width` of each case's best at these prices, and of many only the nearest.
+def near_arcs(losses: Losses, prices: Floats, width: float, most: int, tie: float) -> tuple[Arcs, Floats]:
+    """The arcs within `width` of each case's best at these prices, of many only the nearest; and the bests.
 
     Which of several tied arcs stay is for the tie rule.
     """
-    makers = losses.shape[1]
 
     def work(start: int, stop: int) -> list[NDArray[Any]]:
         block = losses.priced(start, stop, prices)
-        stays = block <= (block.min(axis=1) + width)[:, None]
-        crowded = np.flatnonzero(np.count_nonzero(stays, axis=1) > most)
+        best = block.min(axis=1)
+        stays = block <= (best + width)[:, None]
+        flat = np.flatnonzero(stays)
+        crowded = np.flatnonzero(np.bincount(flat // losses.shape[1], minlength=stop - start) > most)
         if len(crowded):
             rows = block[crowded] + tie * losses.jitter.of_block(losses.ids(start + crowded))
             nearest = np.argpartition(rows, most - 1, axis=1)[:, :most]
             stays[crowded] = False
             stays[crowded[:, None], nearest] = np.isfinite(np.take_along_axis(rows, nearest, axis=1))
-        return _open(losses, start, stop, np.flatnonzero(stays))
+            flat = np.flatnonzero(stays)
+        return [*_open(losses, start, stop, flat), best]
 
-    return _collect(losses, prices, map_chunks(work, (losses.shape[0], makers)))
+    parts = map_chunks(work, losses.shape)
+    best = np.concatenate([part.pop() for part in parts])
+    return _collect(losses, prices, parts), best
 
 
 def _pass_type(losses: Losses, centre: Floats, box: Floats, tie: float) -> type[np.floating[Any]]:

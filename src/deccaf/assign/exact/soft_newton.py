@@ -18,8 +18,9 @@ from deccaf.assign.exact.scan import Arcs, Bools, Floats, Ints
 
 STEPS = 8
 HALVINGS = 4
+ENOUGH = 50  # cases a maker to tell from how loads answer
 NEAR_ENOUGH = 0.05  # of the size, by which prices may still move
-WELL_PLACED = 1e-3  # of the cases, that may still be in the wrong place
+WELL_PLACED = 3e-3  # of the cases, that may still be in the wrong place
 
 
 @dataclass(frozen=True)
@@ -74,14 +75,21 @@ def newton(
     return now
 
 
+def _answer(arcs: Arcs, half: Floats, makers: int) -> Floats:
+    """How loads answer to prices, times the size; from part of the cases where there are many."""
+    ends = np.append(arcs.first, len(arcs.maker))
+    stride = max(1, len(arcs.rows) // (ENOUGH * makers))
+    some = sparse.csr_array((half, arcs.maker, ends), shape=(len(arcs.rows), makers))[::stride]
+    answer = -(some.T @ some).toarray() * stride
+    np.einsum("jj->j", answer)[:] -= answer.sum(axis=1)
+    return np.asarray(answer)
+
+
 def _direction(arcs: Arcs, supply: Ints, now: Soft, size: float, width: float, reach: float) -> Floats:
     """Solve for the move that puts loads right; the ridge keeps makers that nothing ties down near."""
-    makers, weight = len(now.shift), supply[arcs.case]
-    ends = np.append(arcs.first, len(arcs.maker))
-    half = sparse.csr_array((now.share * np.sqrt(weight), arcs.maker, ends), shape=(len(arcs.rows), makers))
-    answer = -(half.T @ half).toarray()
+    makers = len(now.shift)
+    answer = _answer(arcs, now.share * np.sqrt(supply[arcs.case]), makers)
     diagonal = np.einsum("jj->j", answer)
-    diagonal += np.bincount(arcs.maker, now.share * weight, minlength=makers)
     answer /= size
     alone = np.abs(now.off) > width * diagonal
     diagonal += (

@@ -11,12 +11,15 @@ from numpy.typing import NDArray
 from deccaf.assign.exact import duals, generation, out_of_time, refine, sample_prices
 from deccaf.assign.exact.flow import Deadline, Limits, solve_flow
 from deccaf.assign.exact.scan import (
+    ROUNDING,
     Arcs,
     Floats,
     Ints,
     Losses,
     all_arcs,
     keep_arcs,
+    least_priced,
+    plan_losses,
     residual_pass,
     slack_pass,
 )
@@ -26,6 +29,7 @@ TIE_SIZE = 2.0**-34  # of the typical loss: far above rounding, far below differ
 MANY = 400  # makers: from here on arcs are generated at once
 WIDEN = 8.0
 BOXES = 2
+SUMMED = 64 * ROUNDING  # rounding of a sum along a chain of makers
 REPAIR_ARCS = 2e7  # arcs that repairing the plan of a full flow may look at
 SMALL = 300_000  # entries: where the first certificate fails, solving in full is quicker than widening
 
@@ -65,8 +69,9 @@ def solve_direct(losses: Losses, limits: Limits, seed: int, tie: float, deadline
 
 def _better(losses: Losses, limits: Limits, seed: int, tie: float, deadline: Deadline, found: Plan) -> Plan:
     """The plan of arc generation from these prices if it is optimal, else the plan there is."""
-    maker, _ = generation.generate(losses, limits, seed, tie, deadline, found.prices)
-    plan = None if maker is None else certify_plan(losses, limits, maker)
+    plan = _certify_generated(
+        losses, limits, generation.generate(losses, limits, seed, tie, deadline, found.prices)
+    )
     return found if plan is None else plan
 
 
@@ -100,14 +105,14 @@ def solve_priced(
         if losses.values.size <= SMALL:
             return solve_direct(losses, limits, seed, tie, deadline)
     check()
-    maker, prices = generation.generate(losses, limits, seed, tie, deadline, prices)
-    plan = None if maker is None else certify_plan(losses, limits, maker)
+    found = generation.generate(losses, limits, seed, tie, deadline, prices)
+    plan = _certify_generated(losses, limits, found)
     if plan is not None:
         return plan
     if deadline.allows(n * makers):
         return solve_direct(losses, limits, seed, tie, deadline)
-    maker = out_of_time.plan_at(losses, limits, prices)
-    return Plan(maker, prices, slack_pass(losses, maker, prices), stopped=True)
+    maker = out_of_time.plan_at(losses, limits, found.prices)
+    return Plan(maker, found.prices, slack_pass(losses, maker, found.prices), stopped=True)
 
 
 def _boxed(
@@ -147,6 +152,26 @@ def certify(
             return Plan(maker, centre + shift, _slack(arcs, used, shift))
         if not duals.priced_within(graph, load, limits, centre, box):
             return None
+    return certify_plan(losses, limits, maker)
+
+
+def _certify_generated(losses: Losses, limits: Limits, found: generation.Found) -> Plan | None:
+    """The plan with its prices, if it is optimal for the whole matrix.
+
+    Shortest distances over the arcs near the plan are those over all arcs, if as prices they leave no case
+    anything to gain elsewhere: that takes a pass that keeps one number a case, not J x J.
+    """
+    if found.around is None or found.used is None:
+        return None
+    arcs, centre = found.around.arcs, found.around.prices
+    maker = _merged(arcs, found.used)
+    load = np.bincount(maker, minlength=len(centre))
+    shift = duals.shadow_prices(duals.residual_graph(arcs, found.used), load, limits, centre)
+    prices = centre + shift
+    own = plan_losses(losses, maker) + prices[maker]
+    slack = own - least_priced(losses, prices)
+    if (slack <= SUMMED * (np.abs(own) + np.abs(prices).max())).all():
+        return Plan(maker, prices, float(slack.sum()))
     return certify_plan(losses, limits, maker)
 
 
