@@ -136,6 +136,9 @@ class Assignment:
     throughout only differences mean something, the smallest price is 0, and `prices[j]` is what a unit moved
     to j from the best other maker saves; with all makers at their lower limits and room above, one unit less
     of the lower limit saves `-prices[j]`.
+
+    `stopped` is true if the time limit ended the search: then there may be a better plan, by `gap` at most,
+    and a run on a quieter machine may find it. Otherwise the same input and seed give the same plan.
     """
 
     maker: NDArray[np.int32]
@@ -146,6 +149,7 @@ class Assignment:
     seconds: float
     cases: pd.Index | None = field(default=None, repr=False)
     makers: pd.Index | None = field(default=None, repr=False)
+    stopped: bool = False
 
     @property
     def load(self) -> Ints:

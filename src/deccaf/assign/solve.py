@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Literal, get_args
 
@@ -15,7 +16,15 @@ from numpy.typing import ArrayLike, NDArray
 from deccaf.assign import feasibility
 from deccaf.assign.exact import duals, general, sample_prices, transport
 from deccaf.assign.exact.flow import Deadline, InfeasibleFlowError, Limits
-from deccaf.assign.exact.scan import Jitter, Losses, closed_prices, plan_losses, slack_pass
+from deccaf.assign.exact.scan import (
+    Floats,
+    Jitter,
+    Losses,
+    closed_prices,
+    plan_losses,
+    slack_pass,
+    threads_available,
+)
 from deccaf.assign.exact.transport import Plan
 from deccaf.assign.problem import Assignment, AssignmentProblem, LimitsLike
 from deccaf.errors import ConfigError, SolverError
@@ -25,6 +34,9 @@ Method = Literal["auto", "flow", "priced", "cpsat", "lp"]
 DIRECT_ARCS = 6_000  # up to here all arcs go to the flow solver: pruning costs more than it saves
 DIRECT_ARCS_AT_MOST = 1_000_000  # and up to here if there are only
 FEW_CASES = 20  # cases a maker
+CELLS_A_PROCESS = 30_000_000  # that take about as long as a process takes to start
+
+WarmPrices = pd.Series | ArrayLike | None
 
 
 def solve(
@@ -35,6 +47,7 @@ def solve(
     method: Method = "auto",
     time_limit: float = 60.0,
     seed: int = 0,
+    warm_prices: WarmPrices = None,
 ) -> Assignment:
     """Give every case a maker so that the total loss is least and everyone's load is within limits.
 
@@ -45,13 +58,21 @@ def solve(
     Ties are broken by a seeded rule that treats makers alike: every case and maker has a random number, and
     among the cheapest plans the one with the smallest sum wins. Same input and seed, same plan.
 
+    `warm_prices`, the prices of a plan for a problem that differs a little (an absence, a few cases more), by
+    maker, save most of the search; the plan is as good as without them, and certified alike.
+
     Raises `CapacityError` when no plan exists, and says why; `SolverError` when time runs out first.
     """
-    return solve_problem(AssignmentProblem.of(loss, upper, lower, eligible), method, time_limit, seed)
+    problem = AssignmentProblem.of(loss, upper, lower, eligible)
+    return solve_problem(problem, method, time_limit, seed, warm_prices)
 
 
 def solve_problem(
-    problem: AssignmentProblem, method: Method = "auto", time_limit: float = 60.0, seed: int = 0
+    problem: AssignmentProblem,
+    method: Method = "auto",
+    time_limit: float = 60.0,
+    seed: int = 0,
+    warm_prices: WarmPrices = None,
 ) -> Assignment:
     """`solve` for inputs already checked."""
     if method not in get_args(Method):
@@ -63,10 +84,11 @@ def solve_problem(
     closed = np.flatnonzero(problem.upper == 0)
     losses = Losses(problem.loss, problem.eligible, Jitter.of(seed, problem.shape[1]), closed)
     limits = Limits(problem.lower, problem.upper, problem.shape[0])
+    prices = None if warm_prices is None else _in_order(warm_prices, problem)
     if method == "auto":
         method = "flow" if _better_in_full(*problem.shape) else "priced"
     try:
-        plan = _plan(problem, losses, limits, method, seed, deadline)
+        plan = _plan(problem, losses, limits, method, seed, deadline, prices)
     except InfeasibleFlowError:
         feasibility.check_groups(problem)
         raise SolverError(
@@ -80,8 +102,26 @@ def _better_in_full(n: int, makers: int) -> bool:
     return n * makers <= DIRECT_ARCS or (n < FEW_CASES * makers and n * makers <= DIRECT_ARCS_AT_MOST)
 
 
+def _in_order(given: pd.Series | ArrayLike, problem: AssignmentProblem) -> Floats:
+    """One finite price per maker, in the problem's order."""
+    if isinstance(given, pd.Series) and problem.makers is not None:
+        given = given.reindex(problem.makers)
+    prices = np.asarray(given, dtype=np.float64)
+    if prices.shape != (problem.shape[1],) or not np.isfinite(prices).all():
+        raise ConfigError(
+            f"warm_prices: expected one finite price for each of {problem.shape[1]} makers, got {given!r}"
+        )
+    return np.where(problem.upper > 0, prices, 0.0)
+
+
 def _plan(
-    problem: AssignmentProblem, losses: Losses, limits: Limits, method: str, seed: int, deadline: Deadline
+    problem: AssignmentProblem,
+    losses: Losses,
+    limits: Limits,
+    method: str,
+    seed: int,
+    deadline: Deadline,
+    prices: Floats | None,
 ) -> Plan:
     n, makers = losses.shape
     if n == 0 or makers == 1:
@@ -91,14 +131,15 @@ def _plan(
         return transport.solve_direct(losses, limits, seed, tie, deadline)
     if method == "priced":
         check = partial(feasibility.check_groups, problem)
-        return transport.solve_priced(losses, limits, seed, tie, deadline, check)
+        return transport.solve_priced(losses, limits, seed, tie, deadline, check, prices)
     if method == "lp":
         maker = general.solve_lp(losses, limits, tie, deadline.left())
     else:
         maker = general.solve_cpsat(losses, limits, tie, deadline.left(), seed)
-    return transport.certify_plan(losses, limits, maker) or _with_estimated_prices(
-        losses, limits, maker, seed, tie
-    )
+    plan = transport.certify_plan(losses, limits, maker)
+    if plan is None:
+        plan = replace(_with_estimated_prices(losses, limits, maker, seed, tie), stopped=deadline.left() <= 0)
+    return plan
 
 
 def _with_estimated_prices(
@@ -131,6 +172,7 @@ def _assignment(
         gap=duals.certified_gap(plan.slack, load, limits, prices, own),
         method=method,
         seconds=deadline.spent(),
+        stopped=plan.stopped,
         cases=problem.cases,
         makers=problem.makers,
     )
@@ -141,14 +183,25 @@ def solve_batches(
     method: Method = "auto",
     time_limit: float = 60.0,
     seed: int = 0,
-    n_jobs: int = -1,
+    n_jobs: int | None = None,
+    warm_prices: Sequence[WarmPrices] | None = None,
 ) -> list[Assignment]:
-    """Solve independent batches in parallel, in order; `time_limit` is for each.
+    """Solve independent batches, in order; `time_limit` is for each.
 
-    Give every problem a `name` ("batch 3"), so that errors say which one.
+    `n_jobs` processes work side by side (-1: one a core); left out, as many as pay for their start. The plans
+    are the same. Give every problem a `name` ("batch 3"), so that errors say which one.
     """
+    starts = [None] * len(problems) if warm_prices is None else warm_prices
     work = joblib.delayed(solve_problem)
-    plans: list[Assignment] = joblib.Parallel(n_jobs=n_jobs)(
-        work(problem, method, time_limit, seed) for problem in problems
+    plans: list[Assignment] = joblib.Parallel(n_jobs=_jobs(problems) if n_jobs is None else n_jobs)(
+        work(problem, method, time_limit, seed, start)
+        for problem, start in zip(problems, starts, strict=True)
     )
     return plans
+
+
+def _jobs(problems: Sequence[AssignmentProblem]) -> int:
+    """A process takes seconds to start, so it must save more than that: the largest batch is not divided."""
+    cells = [problem.loss.size for problem in problems]
+    saved = sum(cells) - max(cells, default=0)
+    return min(threads_available(), 1 + saved // CELLS_A_PROCESS)

@@ -23,7 +23,9 @@ from deccaf.assign.exact.scan import Floats, Ints, Losses, least_priced, plan_lo
 
 SAMPLE = 1_000_000  # cells of the sample that gives the first prices
 PER_MAKER = 4  # cases a maker in it, at least
-SAMPLE_ROUNDS, ROUNDS = 5, 25
+SAMPLE_ROUNDS, ADAPT_ROUNDS, ROUNDS = 5, 3, 25
+ADAPT_CASES, ADAPT_SHARE = 40.0, 0.005  # second choices to look at: by maker, and of all cases
+ADAPT_OFF = 0.04  # of the cases, in the wrong place: no small change
 SOFT = 6.0  # smoothing is this part of the distance to a case's nearest makers, at first
 SHARPEN = 4.0  # and so much less in each round
 SAMPLE_REACH, REACH = 2.0, 0.5  # how many such distances a Newton step goes, at first
@@ -63,6 +65,14 @@ def generate(
     return _rounds(search, prices, ROUNDS, REACH, deadline)
 
 
+def adapt(losses: Losses, limits: Limits, tie: float, deadline: Deadline, prices: Floats) -> Found:
+    """The same from prices of a problem that differs little: few arcs around them are enough, or it fails."""
+    n, makers = losses.shape
+    near = 1 + max(ADAPT_SHARE, ADAPT_CASES * makers / n)
+    search = Search(losses, limits, np.ones(n, np.int64), tie, near, ADAPT_OFF * n)
+    return _rounds(search, prices, ADAPT_ROUNDS, 0.0, deadline)
+
+
 def _sampled(losses: Losses, limits: Limits, seed: int, tie: float, deadline: Deadline) -> Floats:
     """Prices from a sample: smoothed first, then by the same search."""
     n, makers = losses.shape
@@ -82,6 +92,8 @@ def _rounds(search: Search, prices: Floats, rounds: int, reach: float, deadline:
         if deadline.left() <= 0:
             break
         around = near(search, prices, short)
+        if around.off > search.most_off:
+            break
         sharper, gain = _sharpened(search, around, soft, reach)
         reach, soft = (2 * reach if gain > 0 else reach / 2), SHARPEN * soft
         step = _flow(search, around, sharper if gain > 0 else prices, boldness, short)

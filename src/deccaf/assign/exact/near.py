@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from deccaf.assign.exact.flow import Limits
 from deccaf.assign.exact.scan import Arcs, Floats, Ints, Losses, arcs_at, least_priced, near_arcs
 
-NEAR = 6.0  # nearest makers of a case, on average
-MOST = 15  # and at most
+NEAR = 6.0
+MOST = 15  # makers of a case, at most
 EXTRA = 5.0  # cases beyond those a load is off by, that a maker can choose from
 FAR_OFF = 0.05  # of a maker's limit: loads off by more call for arcs further out
+WIDTH_CASES = 2_000  # to tell distances from
 GAIN_CELLS = 4_000_000  # to judge Newton steps by
 ALTERNATIVES = 3  # other makers for a case that may have to leave
 
@@ -26,11 +27,13 @@ class Search:
     limits: Limits
     supply: Ints
     tie: float
+    near: float = NEAR  # nearest makers of a case, on average, to look at
+    most_off: float = np.inf  # cases in the wrong place: more are too many
 
     def dual(self, prices: Floats, best: Floats) -> float:
         """What the prices prove, from every case's best priced loss: no plan costs less."""
         paid = np.maximum(prices, 0) @ self.limits.upper - np.maximum(-prices, 0) @ self.limits.lower
-        return float(best @ self.supply - paid)
+        return float(best @ self.supply.astype(np.float64) - paid)
 
     def gain(self, old: Floats, new: Floats) -> float:
         """What new prices prove beyond old ones; on part of the cases where there are many."""
@@ -57,6 +60,7 @@ class Near:
     arcs: Arcs
     width: float
     value: float  # that the prices prove
+    off: float  # cases by which loads are off, in all
 
 
 @dataclass(frozen=True)
@@ -73,29 +77,30 @@ class Windows:
 def near(search: Search, prices: Floats, short: Ints) -> Near:
     """The nearest arcs; more for makers far off their load, or `short` of so many cases in the last flow."""
     losses, makers = search.losses, len(prices)
-    width = _width(losses, prices)
+    width = _width(search, prices)
     arcs, best = near_arcs(losses, prices, width, MOST, search.tie)
     arcs, value = loaded(search, arcs), search.dual(prices, best)
     wide = windows(search, arcs, arcs.cost, prices, short)
+    off = float(np.abs(wide.off).sum())
     far_off = np.abs(wide.off) > np.maximum(2 * search.weight, FAR_OFF * search.limits.upper)
     starved = np.flatnonzero((far_off & (wide.off < 0) | (short > 0)) & np.isnan(wide.take))
     crowded = np.flatnonzero((far_off & (wide.off > 0) | (short > 0)) & np.isnan(wide.give))
-    if not len(starved) + len(crowded):
-        return Near(prices, arcs, width, value)
+    if not len(starved) + len(crowded) or off > search.most_off:
+        return Near(prices, arcs, width, value, off)
     more = [_takers(losses, prices, best, wide, int(j)) for j in starved]
     more += [_givers(losses, prices, best, wide, int(j)) for j in crowded]
     flat = np.sort(np.concatenate([arcs.flat(makers), *more]))
     arcs = arcs_at(losses, prices, flat[np.diff(flat, prepend=-1) != 0])
-    return Near(prices, loaded(search, arcs), width, value)
+    return Near(prices, loaded(search, arcs), width, value, off)
 
 
-def _width(losses: Losses, prices: Floats) -> float:
+def _width(search: Search, prices: Floats) -> float:
     """Within which a case has so many makers, on average."""
-    n, makers = losses.shape
-    rows = np.arange(0, n, max(1, n // 1000))
+    losses, (n, makers) = search.losses, search.losses.shape
+    rows = np.arange(0, n, max(1, n // WIDTH_CASES))
     above = losses.take(rows).priced(0, len(rows), prices)
     above -= above.min(axis=1)[:, None]
-    rank = int(min(NEAR, makers) * len(rows)) - 1
+    rank = int(min(search.near, makers) * len(rows)) - 1
     distance = np.partition(above.ravel(), rank)[: rank + 1]
     return float(distance[np.isfinite(distance)].max())
 

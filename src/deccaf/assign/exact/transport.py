@@ -89,30 +89,36 @@ def solve_priced(
     check: Callable[[], None] = lambda: None,
     prices: Floats | None = None,
 ) -> Plan:
-    """Prune by a box around the prices of a sample. Many makers, alike, or where that fails: generate arcs.
+    """Prune by a box around prices of a sample; with many makers, or where that fails, generate arcs.
 
-    `prices`, from a similar problem, are a start for the latter. If all fails, all arcs go to the flow solver
-    while there is time, and when it is up the last prices make a plan, and prove its gap. Before what takes
-    long, `check` looks whether there is a plan at all.
+    If that fails too, all arcs go to the flow solver while there is time, and when it is up the last prices
+    make a plan, and prove its gap. Before what takes long, `check` looks whether there is a plan at all.
+    `prices` of a problem that differs little make a sample unnecessary.
     """
     n, makers = losses.shape
-    if prices is None and n < 2 * sample_prices.sample_sizes(n, makers)[0]:
+    if prices is not None:
+        plan = _certify_generated(losses, limits, generation.adapt(losses, limits, tie, deadline, prices))
+        if plan is not None:
+            return plan
+    prices = None
+    if n < 2 * sample_prices.sample_sizes(n, makers)[0]:
         return solve_direct(losses, limits, seed, tie, deadline)
-    if prices is None and makers < MANY:
+    if makers < MANY:
         plan, prices = _boxed(losses, limits, seed, tie, deadline)
         if plan is not None:
             return plan
         if losses.values.size <= SMALL:
             return solve_direct(losses, limits, seed, tie, deadline)
     check()
-    found = generation.generate(losses, limits, seed, tie, deadline, prices)
-    plan = _certify_generated(losses, limits, found)
+    generated = generation.generate(losses, limits, seed, tie, deadline, prices)
+    plan = _certify_generated(losses, limits, generated)
     if plan is not None:
         return plan
     if deadline.allows(n * makers):
         return solve_direct(losses, limits, seed, tie, deadline)
-    maker = out_of_time.plan_at(losses, limits, found.prices)
-    return Plan(maker, found.prices, slack_pass(losses, maker, found.prices), stopped=True)
+    prices = generated.prices
+    maker = out_of_time.plan_at(losses, limits, prices)
+    return Plan(maker, prices, slack_pass(losses, maker, prices), stopped=True)
 
 
 def _boxed(
