@@ -56,7 +56,15 @@ def test_heavy_packages_that_only_some_need_come_with_extras(metadata: Message) 
     needs = [Requirement(line) for line in metadata.get_all("Requires-Dist")]
     always = {need.name for need in needs if need.marker is None}
     assert not always & {"matplotlib", "optuna", "dask", "distributed", "fastapi", "sqlalchemy", "uvicorn"}
-    assert set(metadata.get_all("Provides-Extra")) == {"report", "search", "dask", "service", "bench", "dev"}
+    assert set(metadata.get_all("Provides-Extra")) == {
+        "report",
+        "search",
+        "excel",
+        "dask",
+        "service",
+        "bench",
+        "dev",
+    }
     assert metadata["Project-URL"] is None
 
 

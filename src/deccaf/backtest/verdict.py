@@ -84,7 +84,9 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for programs."""
-        return asdict(self)
+        return {
+            name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()
+        }
 
 
 def compare(

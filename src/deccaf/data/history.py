@@ -63,7 +63,6 @@ class History:
             return cls.of(table)
         form = config.columns.time_format
         log = Decisions.from_frame(decisions, classes=costs.classes, cases=table, time_format=form)
-        config.check_people(log.experts)
         return cls.of(table, log)
 
     @classmethod

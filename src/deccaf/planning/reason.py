@@ -58,4 +58,6 @@ def reason(
     head = f"{best} would lose less, {aim[best]:.4f} against {aim[chosen]:.4f}"
     if prices.get(chosen, 0.0) < 0:
         return f"{head}, but {chosen} has a minimum load to reach."
-    return f"{head}, but may not get this case, or a constraint or a minimum load asks for {chosen}."
+    if why == "constraint":
+        return f"{head}, but may not get this case, or a constraint asks for {chosen}."
+    return f"{head}, but {chosen} has a minimum load to reach, or {best} may not get this case."
