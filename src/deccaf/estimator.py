@@ -25,12 +25,16 @@ from deccaf.data.costs import MACHINE, Costs, review_costs
 from deccaf.data.decisions import Decisions
 from deccaf.data.frames import as_pandas, default_names, read_input, same_kind
 from deccaf.data.history import History, per_row
+from deccaf.data.learnable import learnable
 from deccaf.data.schema import Columns, Schema
 from deccaf.data.values import class_codes
 from deccaf.errors import ConfigError, DataError, ModelFileError, did_you_mean, show
+from deccaf.evaluate.audit import audit
 from deccaf.evaluate.drift import profile
+from deccaf.models.blending.holdout import described, holdouts
 from deccaf.models.methods import METHODS, Learned, Scores, Settings, learn
 from deccaf.models.model_file import read_model_file, write_model_file
+from deccaf.models.protocols import CasePart, DecisionPart
 from deccaf.planning.constraints import needs_opinions, read_constraints
 from deccaf.planning.explain import Explanation, explain_case
 from deccaf.planning.intake import Chunk, Intake, joined, stacked
@@ -67,7 +71,8 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
     columns
         Which column plays which part, where X has more than features (as a `[columns]` table says it).
     case_parts, decision_parts
-        Which models to blend (`deccaf.models.cases.classifier.PARTS`, `deccaf.models.decisions.model.PARTS`).
+        Which models to blend: names (`deccaf.plugins.CASE_PARTS`, `DECISION_PARTS`) or objects of your own
+        (`deccaf.models.protocols`).
     seed
         The same seed gives the same model and the same plans.
 
@@ -91,8 +96,8 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         half_life: Any = None,
         categorical: Sequence[str] = (),
         columns: Columns | None = None,
-        case_parts: Sequence[str] = ("logistic", "boosted"),
-        decision_parts: Sequence[str] = ("rates", "pooled", "boosted"),
+        case_parts: Sequence[str | CasePart] = ("logistic", "boosted"),
+        decision_parts: Sequence[str | DecisionPart] = ("rates", "pooled", "boosted"),
         seed: int = 0,
     ) -> None:
         self.costs = costs
@@ -124,6 +129,9 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         decided. Several: `decisions`, a table with `case_id`, `expert_id` and `decision`, whose ids are the
         `case_id` column or the index of X. Without either only the machine is learned. With `time` the
         latest cases are held out to choose between models; rows of one `group` are never split.
+
+        Columns that are certainly leaks (the label or the decision itself, an id) are left out unless
+        `columns` names them as features; they, and what looks like a leak, are said as a `DeccafWarning`.
         """
         X, names = self._remember_columns(X)
         costs, label = self._classes(y)
@@ -141,7 +149,9 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
             group=group,
             weight=sample_weight,
         )
-        return self._learn(history, costs)
+        found = audit(history, roles)
+        found.warn()
+        return self._learn(found.history, costs)
 
     def fit_history(self, history: History, classifier: Any = None) -> Self:
         """Learn from a history, as the command line, the service and the backtest do.
@@ -165,7 +175,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
             config.costs.build(),
             review_cost=config.costs.review_cost,
             columns=config.columns,
-            **config.model.model_dump(),
+            **{name: _as_tuple(value) for name, value in config.model.model_dump().items()},
         )
 
     def with_costs(self, costs: Costs, review_cost: float | Mapping[str, float] | None = None) -> Self:
@@ -333,7 +343,9 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
                 "columns": self.feature_names if hasattr(self, "feature_names_in_") else None,
                 "width": self.n_features_in_,
                 "pace": self.pace_ or None,
-                "roles": None if self.columns is None else self.columns.model_dump(mode="json"),
+                "roles": None
+                if self.columns is None
+                else self.columns.model_dump(mode="json", exclude_unset=True),
                 "learned": self.learned_.to_dict(),
             },
             schema=self.schema_.to_dict(),
@@ -351,6 +363,8 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         found = read_model_file(path, key)
         try:
             return cls._rebuilt(found.model, found.manifest)
+        except ModelFileError as error:
+            raise ModelFileError(f"{path}: {error}") from error
         except Exception as error:  # content that fits its sums but makes no model
             raise ModelFileError(f"{path}: holds no usable model: {type(error).__name__}: {error}") from error
 
@@ -473,6 +487,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
             raise ConfigError(f"review_cost: expected numbers from 0 on, got {self.review_cost!r}")
 
     def _learn(self, history: History, costs: Costs, classifier: Any = None) -> Self:
+        learnable(history).refuse()
         settings = Settings(
             method=self.method,
             classes=len(costs.classes),
@@ -485,7 +500,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         self.costs_, self.schema_, self.columns_ = costs, history.schema, self._roles()
         self.learned_: Learned = learn(history, settings, costs, classifier)
         self.experts_, self.pace_ = self.learned_.experts, history.pace
-        self.training_ = _facts(history, self.method, costs)
+        self.training_ = _facts(history, self.method, costs, self.seed)
         return self
 
 
@@ -557,6 +572,8 @@ def _known_until(training: Mapping[str, Any]) -> Any:
 def _plain_settings(params: Mapping[str, Any]) -> dict[str, Any]:
     """Constructor arguments for a file; costs and columns are written on their own."""
     settings = {name: value for name, value in params.items() if name not in {"costs", "columns"}}
+    for name in ("case_parts", "decision_parts"):  # a file names the parts, whatever they were given as
+        settings[name] = [part if isinstance(part, str) else part.name for part in settings[name]]
     if settings["half_life"] is not None and not isinstance(settings["half_life"], int | float):
         settings["half_life"] = str(settings["half_life"])
     return settings
@@ -571,7 +588,7 @@ def _is_array(X: Any) -> bool:
     return not hasattr(X, "columns") and not isinstance(X, Cases | str | Path)
 
 
-def _facts(history: History, method: str, costs: Costs) -> dict[str, Any]:
+def _facts(history: History, method: str, costs: Costs, seed: int) -> dict[str, Any]:
     """What a person wants to know of the history that a model was fitted on."""
     known = history.label >= 0
     shares = np.bincount(history.label[known], minlength=len(costs.classes)) / max(known.sum(), 1)
@@ -585,6 +602,8 @@ def _facts(history: History, method: str, costs: Costs) -> dict[str, Any]:
         },
         "profile": {str(name): profile(history.features[name]) for name in history.features},
     }
+    time, group = (None if values is None else values[known] for values in (history.time, history.group))
+    facts["held_out"] = described(holdouts(int(known.sum()), time=time, group=group, seed=seed), time, group)
     if history.time is not None and len(history.time):
         facts["time"] = [_plain_time(history.time.min()), _plain_time(history.time.max())]
     return facts

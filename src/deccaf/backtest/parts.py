@@ -19,7 +19,7 @@ from deccaf.data.history import History
 from deccaf.estimator import DeCCaF
 from deccaf.evaluate.off_policy import logged
 from deccaf.models.methods import Learned
-from deccaf.policies import Beliefs, Correctness, Decided, Policy, Room, find, optimal
+from deccaf.policies import Beliefs, Correctness, Decided, Registered, Room, find
 
 if TYPE_CHECKING:
     from deccaf.backtest.run import Options
@@ -32,32 +32,18 @@ HISTORY = "as it was"
 BLIND = "deccaf-blind"
 
 
-def blind(beliefs: Beliefs, room: Room, seed: int, /) -> Decided:
-    """deccaf, but taking all experts for the same average person: it knows when to ask, not whom."""
-    if beliefs.q is None:
-        return Decided(np.zeros(len(beliefs), np.int64), beliefs.machine_says())
-    average = np.broadcast_to(beliefs.q.mean(axis=1, keepdims=True), beliefs.q.shape)
-    return optimal(beliefs.loss(average), beliefs.machine_says(), room, seed)
+_CALLED = {"random": "random-experts"}
+"""Policies that a backtest calls otherwise: it compares with the calibrated machine, not with the paper's."""
 
 
-def at_random(beliefs: Beliefs, room: Room, seed: int, /) -> Decided:
-    """Everybody's room is filled with random cases that they may get; the machine decides the rest."""
-    loss = np.random.default_rng(seed).random((len(beliefs), 1 + len(beliefs.experts)))
-    loss[:, 0] = 2.0
-    return optimal(loss, beliefs.machine_says(), room, seed)
-
-
-LOCAL: dict[str, Policy] = {BLIND: blind, "random": at_random}
-"""Policies that know who may get what, beside those of `deccaf.policies`."""
+def registered(name: str) -> Registered:
+    """The policy that a backtest knows by this name."""
+    return find(_CALLED.get(name, name))
 
 
 def needs_of(policies: Sequence[str]) -> set[str]:
     """What the policies need to know: `q`, `hem`, `ova`."""
-    needs = {"q"}
-    for name in policies:
-        if name not in LOCAL:
-            needs |= set(find(name).needs)
-    return needs
+    return {"q"}.union(*(registered(name).needs for name in policies))
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +160,7 @@ def known_part(part: Part, options: Options, draw: int) -> Tested:
     here, decided = np.arange(len(said)), {}
     terms = {}
     for name in options.policies:
-        decided[name] = found = _policy(name)(beliefs, room, options.seed + draw)
+        decided[name] = found = registered(name).decide(beliefs, room, options.seed + draw)
         decision = np.where(found.maker == 0, found.machine_says, said[here, np.maximum(found.maker - 1, 0)])
         terms[name] = part.cost_of[here, decision] + np.where(
             found.maker == 0, 0.0, np.append(0.0, part.review)[found.maker]
@@ -199,8 +185,8 @@ def estimated_part(part: Part, options: Options) -> Tested:
     predicted = np.einsum("ijm,im->ij", q, part.cost_of) + part.review
     terms, decided, effective, weight = {}, {}, 0.0, np.ones(n)
     for name in options.policies:
-        decided[name] = found = _policy(name)(beliefs, room, options.seed)
-        chances = _chances(name, found, room)
+        decided[name] = found = registered(name).decide(beliefs, room, options.seed)
+        chances = _chances(found, room)
         own = chances[:, 0] * part.cost_of[here, found.machine_says]
         expected = (chances[:, 1:] * predicted).sum(axis=1)
         both = logged(chances[here, 1 + who], propensity, observed, own, predicted[here, who], expected)
@@ -216,10 +202,6 @@ def estimated_part(part: Part, options: Options) -> Tested:
     rows = _rows(part, found.maker, chosen, own, weight)
     tested = _tested(part, terms, decided, room, beliefs, rows, effective)
     return replace(tested, event=both.event())
-
-
-def _policy(name: str) -> Policy:
-    return LOCAL[name] if name in LOCAL else find(name).decide
 
 
 def _drawn(part: Part, rng: np.random.Generator) -> Ints:
@@ -264,19 +246,11 @@ def _costs_of_decisions(part: Part, mine: Ints | None = None) -> Array:
     return np.asarray(cost + part.review[part.expert[mine]])
 
 
-def _chances(name: str, found: Decided, room: Room) -> Array:
-    """(cases, makers): chance of each maker to get each case under a policy.
-
-    Policies that draw at random are known by their chances, which say more than one draw of them.
-    """
-    cases, makers = len(found.maker), len(room.upper)
-    loads = np.bincount(found.maker, minlength=makers)
-    if name == "random":
-        return np.tile(loads / max(cases, 1), (cases, 1))
-    if name == BLIND and loads[1:].any():
-        asked = found.maker > 0
-        return np.column_stack([~asked, np.outer(asked, loads[1:] / loads[1:].sum())])
-    return np.asarray(found.maker[:, None] == np.arange(makers), np.float64)
+def _chances(found: Decided, room: Room) -> Array:
+    """(cases, makers): chance of each maker to get each case under a policy."""
+    if found.chances is not None:
+        return found.chances
+    return np.asarray(found.maker[:, None] == np.arange(len(room.upper)), np.float64)
 
 
 def _rows(part: Part, maker: Ints, decision: Ints, cost: Array, weight: Array) -> pd.DataFrame:

@@ -20,14 +20,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from deccaf.backtest.parts import BLIND, HISTORY, LOCAL, Part, Tested, estimated_part, known_part
+from deccaf.backtest.parts import BLIND, HISTORY, Part, Tested, estimated_part, known_part, registered
 from deccaf.data.cases import Cases, latest_share
 from deccaf.data.config import Config
 from deccaf.data.history import History, splitting_group
 from deccaf.errors import ConfigError, DataError
+from deccaf.evaluate.audit import audit
 from deccaf.evaluate.off_policy import Estimate, mean_with_interval
 from deccaf.evaluate.propensity import estimate_propensities, given_propensities_notes
-from deccaf.policies import find
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -62,8 +62,7 @@ class Options:
         if "deccaf" not in self.policies:
             raise ConfigError("policies: 'deccaf' must be among them, it is what is tested")
         for name in self.policies:
-            if name not in LOCAL:
-                find(name)
+            registered(name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +126,9 @@ def backtest(
 ) -> Backtest:
     """Split, learn, plan, and count what it would have cost; `step` hears what is being done."""
     config = config.model_copy(update={"model": config.model.model_copy(update={"seed": options.seed})})
-    history, notes = _usable(history)
+    looked = audit(history, config.columns, config.labels)
+    history, notes = _usable(looked.history)
+    notes = [*config.notes(), *looked.notes, *notes]
     cases, experts = history.cases, history.log.experts
     decided = np.bincount(history.case, minlength=len(cases)) > 0
     known = bool(len(history.log) >= MANY * decided.sum())

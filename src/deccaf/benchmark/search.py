@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from deccaf.benchmark.scene import Log, Scene, Setting
+from deccaf.benchmark.scene import Scene, Setting
 from deccaf.benchmark.store import Found
 from deccaf.data.costs import Costs
+from deccaf.data.history import History
+from deccaf.models.budgets import Choice
 from deccaf.models.paper.expertise import HumanExpertiseModel, OneVsAll
 from deccaf.models.paper.paper_classifier import OFFSETS, PaperClassifier
-from deccaf.models.paper.spaces import SEARCHES, Budget, Choice, Search
+from deccaf.models.paper.spaces import SEARCHES, Budget, Search
 
 _OFFSET = "offset"
 Params = dict[str, Any]
@@ -123,7 +125,7 @@ def _classifier(
     return loss, search
 
 
-def _expertise(scene: Scene, log: Log, costs: Costs, what: Wanted) -> Callable[[Params], float]:
+def _expertise(scene: Scene, log: History, costs: Costs, what: Wanted) -> Callable[[Params], float]:
     names = sorted(log.expert.unique())
     mine = np.ones(len(log.case), bool)
     if what.expert is not None:

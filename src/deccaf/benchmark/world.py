@@ -104,7 +104,9 @@ def settings(
         if source.decisions is not None:
             table = read_frame(source.decisions)
             decisions = Decisions.from_frame(table, cases=cases)
-        found[rate] = Setting(cases, months, profile.team, profile.score, profile.world.seed, decisions)
+        found[rate] = Setting(
+            cases, months, profile.team, profile.score, profile.world.seed, decisions, profile.model
+        )
     return found
 
 

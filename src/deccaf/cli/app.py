@@ -19,6 +19,8 @@ from deccaf.errors import DeccafError
 
 COMMANDS = {
     "demo": "Run the main job end to end on embedded data and write a report to look at.",
+    "init": "Read files and write a commented configuration: what every column seems to be, and what may be "
+    "a leak.",
     "check": "Check files and say what was understood of them; nothing is written.",
     "fit": "Learn from history how likely each truth is and how each expert decides; write one model file.",
     "assign": "Plan new cases: who decides each, within everyone's limits, at the least expected cost of "

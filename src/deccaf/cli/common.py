@@ -81,12 +81,14 @@ def read_key(path: Path | None) -> bytes | None:
 
 
 @contextmanager
-def warnings_said() -> Iterator[None]:
-    """Warnings of deccaf as lines for people."""
+def warnings_said(print_them: bool = True) -> Iterator[list[str]]:
+    """Warnings of deccaf as lines for people, each once; the list holds them after the block."""
+    said: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DeccafWarning)
-        yield
-    for text in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, DeccafWarning)):
+        yield said
+    said += dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, DeccafWarning))
+    for text in said if print_them else ():
         say(f"note: {text}")
 
 

@@ -32,6 +32,7 @@ def fit(
     """
     from deccaf.data.history import History
     from deccaf.estimator import DeCCaF
+    from deccaf.evaluate.audit import audit
 
     settings = Config.read(config)
     if out.suffix != ".deccaf":
@@ -41,8 +42,11 @@ def fit(
         history = History.read(cases, decisions, settings)
         if until is not None:
             history = history.before(until)
+        looked = audit(history, settings.columns, settings.labels)
+        for note in [*settings.notes(), *looked.notes]:
+            say(f"note: {note}")
         step("Learning")
-        model = DeCCaF.from_config(settings).fit_history(history)
+        model = DeCCaF.from_config(settings).fit_history(looked.history)
         step("Writing")
         model.save(out, read_key(key_file))
     show_table(_facts(model), title="What was learned from", as_json=as_json)
@@ -57,6 +61,8 @@ def _facts(model: DeCCaF) -> pd.DataFrame:
         ("cases", f"{facts['cases']:,}, {facts['without_label']:,} of them without a label yet"),
         ("labels", shares),
         ("decisions", f"{each.sum():,} by {len(each)} experts ({each.min():,} to {each.max():,} each)"),
+        ("features", ", ".join(model.schema_.names)),
+        ("held out", f"{facts['held_out']}; to choose between models"),
         ("method", facts["method"]),
     ]
     if "time" in facts:

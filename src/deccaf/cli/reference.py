@@ -45,7 +45,7 @@ def _leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 def _section(name: str, command: Any) -> str:
     options = [param for param in command.params if param.name != "help"]
-    required = " ".join(f"{_flag(param)} {_kind(param)}" for param in options if param.required)
+    required = " ".join(_wanted(param) for param in options if param.required)
     lines = [f"## {name}", "", "```", f"{name} {required}".strip() + " [options]", "```", ""]
     lines += [_plain(command.help or ""), ""]
     if options:
@@ -60,6 +60,14 @@ def _section(name: str, command: Any) -> str:
 def _flag(param: Any) -> str:
     named = [name for name in param.opts if name.startswith("--")]
     return str(named[0] if named else param.opts[0])
+
+
+def _wanted(param: Any) -> str:
+    """A required option with its value, or a file that is named without an option."""
+    kind = _kind(param)
+    if not _flag(param).startswith("--"):
+        return f"{kind}..." if param.nargs == -1 else kind
+    return f"{_flag(param)} {kind}"
 
 
 def _kind(param: Any) -> str:

@@ -2,6 +2,7 @@
 
 - `schema`: which column plays which part, and the features that a model remembers.
 - `cases`, `decisions`, `history`: what is known of each case, who decided what, and both together.
+- `learnable`, `profile`: what can be learned from a history; what a file's columns look like.
 - `values`: columns as names, classes, numbers within bounds.
 - `frames`, `rows`: pandas, polars and arrays, and single cases, on their way to the models.
 - `capacity`, `costs`, `config`: limits, prices of errors, the TOML file.

@@ -50,14 +50,18 @@ class Cases:
         costs: Costs | None = None,
         schema: Schema | None = None,
         require: Collection[Literal["label", "time", "batch"]] = (),
+        optional: Collection[Literal["label", "time"]] = (),
     ) -> Cases:
         """Check a table and give each column its part; the table itself is not changed.
 
         Without a case column the frame's index names the cases. `schema` casts new cases to what a model
-        was fitted on. A label that is `require`d must be there for every case.
+        was fitted on. A label that is `require`d must be there for every case. Columns that `columns` was
+        told of must be there, except for the `optional` ones.
         """
         columns = columns or Columns()
         check_header([str(name) for name in frame.columns], "cases")
+        if schema is None:
+            columns.check([*frame.columns, frame.index.name], optional)
         frame = _indexed_by_case(frame, columns.case)
         amounts = _amounts(frame, costs)
         classes = costs.classes if costs else (0, 1)

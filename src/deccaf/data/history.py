@@ -6,7 +6,8 @@ makes it `from_frames` of its ledger, `DeCCaF.fit` `from_arrays`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,9 @@ class History:
         table = Cases.from_frame(cases, columns=config.columns, costs=costs)
         if decisions is None:
             return cls.of(table)
-        return cls.of(table, Decisions.from_frame(decisions, classes=costs.classes, cases=table))
+        log = Decisions.from_frame(decisions, classes=costs.classes, cases=table)
+        config.check_people(log.experts)
+        return cls.of(table, log)
 
     @classmethod
     def read(cls, cases: str | Path, decisions: str | Path, config: Config) -> History:
@@ -67,8 +70,13 @@ class History:
         costs = config.costs.build()
         table = Cases.read(cases, columns=config.columns, costs=costs)
         if table.label is None:
-            raise DataError(f"{cases}: column {config.columns.label!r}: missing; learning needs the truth")
-        return cls.of(table, Decisions.read(decisions, classes=costs.classes, cases=table))
+            raise DataError(
+                f"{cases}: column {config.columns.label!r}: missing; learning needs the truth: name its "
+                "column under [columns] label"
+            )
+        log = Decisions.read(decisions, classes=costs.classes, cases=table)
+        config.check_people(log.experts)
+        return cls.of(table, log)
 
     @classmethod
     def from_arrays(
@@ -94,6 +102,7 @@ class History:
         reserved = {table.case, *costs.columns}
         groups = frame[[]]
         if columns is not None:
+            columns.check(frame.columns, ("label", "case", *(["time"] if time is not None else [])))
             reserved |= {columns.label, columns.time, "batch", *columns.group}
             groups = frame[[name for name in columns.group if name in frame]]
             time = frame[columns.time] if time is None and columns.time in frame else time
@@ -181,6 +190,19 @@ class History:
             group=None if self.group is None else self.group.iloc[picked],
             weight=None if self.weight is None else self.weight[picked],
         )
+
+    def without(self, names: Collection[str]) -> History:
+        """The same without some of the features."""
+        if not names:
+            return self
+        schema = Schema(tuple(one for one in self.schema.features if one.name not in names))
+        if not schema.features:
+            raise DataError(
+                f"no feature column is left without {', '.join(map(repr, names))}; name some under "
+                "[columns] features"
+            )
+        cases = replace(self.cases, features=self.features[schema.names], schema=schema)
+        return replace(self, cases=cases)
 
     def before(self, until: str) -> History:
         """The cases before a time, and their decisions."""

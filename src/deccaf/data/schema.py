@@ -18,6 +18,12 @@ SMALLEST_IDENTIFIER = 50
 """A text column with more names than this, and seldom the same one twice, is no category."""
 
 
+LOG_COLUMNS = ("expert_id", "decision", "propensity", "seconds")
+"""What a decision log says beside the case; in a table of cases it is known only afterwards."""
+_NAMING = {"case", "label", "time", "group", "categorical", "features", "ignore"}
+"""The parts whose values are names of columns."""
+
+
 class Columns(BaseModel):
     """Which column plays which part; the `[columns]` table of a configuration file."""
 
@@ -33,7 +39,7 @@ class Columns(BaseModel):
     features: tuple[str, ...] | None = None
     """All columns without another part, unless named here."""
     ignore: tuple[str, ...] = ()
-    """Columns without any part."""
+    """Columns without any part; only without `features`."""
 
     @field_validator("group", "categorical", "features", "ignore", mode="before")
     @classmethod
@@ -44,10 +50,53 @@ class Columns(BaseModel):
 
     @model_validator(mode="after")
     def _one_part_each(self) -> Self:
-        both = sorted(set(self.ignore) & {*(self.features or ()), *self.categorical, *self.group})
+        if self.features is not None and self.ignore:
+            raise ValueError(
+                "features and ignore together: features alone says which columns count, so leave ignore out"
+            )
+        both = sorted(set(self.ignore) & {self.case, self.label, self.time, *self.categorical, *self.group})
         if both:
             raise ValueError(f"column {both[0]!r} is to be ignored, and has another part besides")
+        never = [
+            name for name in (*(self.features or ()), *self.categorical) if name in (self.label, self.case)
+        ]
+        if never:
+            part = "label" if never[0] == self.label else "case"
+            raise ValueError(f"column {never[0]!r} is the {part}, so it cannot be a feature")
+        parts = [self.case, self.label, self.time]
+        twice = [
+            name for name in parts if parts.count(name) > 1 or (name == self.label and name in self.group)
+        ]
+        if twice:
+            raise ValueError(f"column {twice[0]!r} has two parts among case, label, time and group")
         return self
+
+    def check(self, names: Collection[Any], optional: Collection[str] = ()) -> None:
+        """Every column that somebody wrote a part for is there, and the table holds cases, not decisions.
+
+        A part that has its default name may be absent, and so may the parts that are `optional` ("label" for
+        new cases, say). What is missing is a `DataError` that names the part and a column of a like name.
+        """
+        self._refuse_a_log(names)
+        written = [part for part in type(self).model_fields if part in self.model_fields_set]
+        for part in [part for part in written if part in _NAMING and part not in optional]:
+            given = getattr(self, part)
+            wanted = (given,) if isinstance(given, str) else given or ()
+            missing = [name for name in wanted if name not in names]
+            if missing:
+                count = f" ({len(missing)} of its {len(wanted)} names are none)" if len(wanted) > 1 else ""
+                raise DataError(
+                    f"[columns] {part}: the cases have no column {missing[0]!r}{count}"
+                    + did_you_mean(missing[0], map(str, names))
+                )
+
+    def _refuse_a_log(self, names: Collection[Any]) -> None:
+        found = set(names) - {self.case, self.time, None}
+        if {"expert_id", "decision"} <= found <= {*LOG_COLUMNS, "case_id", "time", "batch"}:
+            raise DataError(
+                f"cases: these are the columns of a decision log ({', '.join(filter(None, names))}), with no "
+                "feature among them; give the cases here, and this table as decisions"
+            )
 
 
 @dataclass(frozen=True)
@@ -83,6 +132,7 @@ class Schema:
             apart = {*reserved, *columns.ignore}
             names = [name for name in frame.columns if name not in apart]
             names = [name for name in names if name in columns.categorical or not _useless(frame[name])]
+            names = [name for name in names if not _of_the_log(name, frame)]
         require_columns(frame, [*names, *columns.categorical])
         if not names:
             raise DataError("no feature column is left; name some under [columns] features")
@@ -147,6 +197,15 @@ def _useless(values: pd.Series) -> bool:
         _refuse_mixed(values)  # numbers that were damaged differ in most rows too
     said = f"{names:,} different names in {rows:,} rows, so it looks like an identifier or free text"
     _left_out(values, f"{said}; name it under [columns] features or categorical to keep it")
+    return True
+
+
+def _of_the_log(name: str, frame: pd.DataFrame) -> bool:
+    """Whether a column says who decided, or what: a copy of the log in the table of cases; says so."""
+    if name not in {"expert_id", "decision", "propensity"}:
+        return False
+    remedy = "name it under [columns] features to keep it"
+    _left_out(frame[name], f"it belongs to the decisions and is not known before one; {remedy}")
     return True
 
 

@@ -3,6 +3,7 @@
 - `measures`: how well chances are calibrated, and how well they rank.
 - `off_policy`, `propensity`: what another policy would have cost, estimated from a log.
 - `agreement`, `fairness`: who errs where others do not; rates and costs by group.
+- `audit`: the look at a history before anybody learns from it: `leaks`, `selective` (missing labels).
 - `drift`: whether new cases look like those that a model has learned from.
 """
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         outcome_table,
     )
     from deccaf.evaluate.fairness import by_group
+    from deccaf.evaluate.leaks import Leak, Leaks, find_leaks
     from deccaf.evaluate.measures import (
         bootstrap,
         brier,
@@ -33,10 +35,15 @@ if TYPE_CHECKING:
     )
     from deccaf.evaluate.off_policy import Estimate, Logged, logged, mean_with_interval
     from deccaf.evaluate.propensity import Propensities, estimate_propensities
+    from deccaf.evaluate.selective import LabelsByDecision, MissingLabels, missing_labels_by_decision
 
 __all__ = [
     "Estimate",
+    "LabelsByDecision",
+    "Leak",
+    "Leaks",
     "Logged",
+    "MissingLabels",
     "Propensities",
     "agreement_table",
     "bootstrap",
@@ -46,12 +53,14 @@ __all__ = [
     "ece",
     "error_by_group",
     "estimate_propensities",
+    "find_leaks",
     "kappa_between",
     "log_loss",
     "logged",
     "mean_with_interval",
     "measure",
     "measure_by_expert",
+    "missing_labels_by_decision",
     "outcome_shares",
     "outcome_table",
     "reliability",
@@ -65,9 +74,11 @@ __getattr__, __dir__ = lazy_names(
         "deccaf.evaluate.agreement": "agreement_table complementarity error_by_group kappa_between "
         "outcome_shares outcome_table",
         "deccaf.evaluate.fairness": "by_group",
+        "deccaf.evaluate.leaks": "Leak Leaks find_leaks",
         "deccaf.evaluate.measures": "bootstrap brier ece log_loss measure "
         "measure_by_expert reliability roc_auc wilson",
         "deccaf.evaluate.off_policy": "Estimate Logged logged mean_with_interval",
         "deccaf.evaluate.propensity": "Propensities estimate_propensities",
+        "deccaf.evaluate.selective": "LabelsByDecision MissingLabels missing_labels_by_decision",
     },
 )

@@ -10,8 +10,6 @@ import numpy as np
 import pandas as pd
 
 from deccaf.data.costs import MACHINE, Class
-from deccaf.models.contributions import decision_contributions, right_contributions, truth_contributions
-from deccaf.models.decisions.model import DecisionModel
 from deccaf.models.methods import Learned
 from deccaf.planning.reason import reason
 
@@ -85,27 +83,10 @@ def _by_name(values: pd.Series) -> dict[str, float]:
 
 def _features(learned: Learned, case: pd.DataFrame, maker: str, classes: Sequence[Class]) -> pd.DataFrame:
     """Contributions of one maker in long form."""
-    tables: list[tuple[Class | None, Class, pd.DataFrame]] = []
-    for k in range(1, len(classes)):
-        if maker == MACHINE:
-            tables.append((None, classes[k], truth_contributions(learned.classifier, case, k)))
-        elif isinstance(learned.decisions, DecisionModel):
-            tables += [
-                (name, classes[k], decision_contributions(learned.decisions, case, maker, y, k))
-                for y, name in enumerate(classes)
-            ]
-        elif learned.decisions is not None and k == 1:
-            tables.append((None, "right", right_contributions(learned.decisions, case, maker)))
-    values = case.iloc[0]
-    return pd.concat(
-        [
-            table.reset_index().assign(
-                about=maker, truth=truth, says=says, value=[_shown(values[name]) for name in table.index]
-            )[["about", "truth", "says", "feature", "value", "logistic", "trees", "total"]]
-            for truth, says, table in tables
-        ],
-        ignore_index=True,
-    )
+    table, values = learned.contributions(case, maker, classes), case.iloc[0]
+    shown = [_shown(values[name]) for name in table["feature"]]
+    order = ["about", "truth", "says", "feature", "value", "logistic", "trees", "total"]
+    return table.assign(about=maker, value=shown)[order]
 
 
 def _shown(value: Any) -> str:

@@ -25,7 +25,8 @@ import numpy as np
 import pandas as pd
 
 from deccaf.errors import ConfigError
-from deccaf.models.paper.spaces import Budget, Choice, Range, Search, Space
+from deccaf.models.budgets import Choice, Range, Space
+from deccaf.models.paper.spaces import Budget, Search
 from deccaf.optional import extra
 
 with extra("search", "a search for hyper-parameters"):

@@ -1,4 +1,4 @@
-"""Blending models by their held-out log-loss.
+"""What each part of a blend weighs, by its held-out log-loss.
 
 The blend's log-chances are a weighted sum of the parts' (a logarithmic opinion pool), normalised:
 
@@ -12,8 +12,7 @@ tried them, and they bent to repair a prevalence that drifts, which is the calib
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +21,6 @@ from scipy.special import log_softmax, softmax
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-Fitted = TypeVar("Fitted")
-Rows = TypeVar("Rows")
 
 _PRIOR_DEVIATION = 0.25
 _NEGLIGIBLE = 0.05
@@ -73,25 +69,6 @@ def pruned_weights(log_p: Array, target: Ints, weight: Array | None = None, *, d
     out = np.zeros(len(weights))
     out[keep] = fit_weights(log_p[keep], target, weight, drift=drift)
     return out
-
-
-def held_out_chances(
-    names: Sequence[str],
-    trials: Sequence[Mapping[str, Fitted]],
-    held: Sequence[Rows],
-    predict: Callable[[Fitted, Rows], Array],
-) -> Array:
-    """(parts, rows, K): what each part says of the rows that its trial did not see, trial after trial."""
-    pairs = list(zip(trials, held, strict=True))
-    return np.stack([np.concatenate([predict(trial[name], rows) for trial, rows in pairs]) for name in names])
-
-
-def blend(
-    names: Sequence[str], log_p: Array, target: Ints, weight: Array, *, drift: bool = False
-) -> tuple[dict[str, float], Array]:
-    """The weight of each part by name, and the blend's held-out log-chances."""
-    weights = pruned_weights(log_p, target, weight, drift=drift)
-    return dict(zip(names, weights.tolist(), strict=True)), mix(list(log_p), weights)
 
 
 def held_out_losses(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -13,6 +15,21 @@ Mask = NDArray[np.bool_]
 
 _ENOUGH = 1000
 _FOLDS = 5
+
+
+def described(masks: Sequence[Mask], time: pd.Series | None, group: pd.Series | None) -> str:
+    """What was held out to choose between models, and why not by time where it was not."""
+    if not masks:
+        return "nothing: there is only one row or group"
+    mask, share = masks[0], float(np.mean([one.mean() for one in masks]))
+    what = "random cases" if group is None else "random groups, none of them split"
+    how = f"{share:.0%} of the cases, {what}" if len(masks) == 1 else f"{len(masks)} folds of {what}"
+    if time is None:
+        return f"{how}: there is no time column"
+    times = time.to_numpy()
+    if len(masks) == 1 and times[mask].min() >= times[~mask].max():
+        return f"the latest {share:.0%} of the cases by time, from {times[mask].min()} on"
+    return f"{how}: there are too few cases (or times) to hold out the latest"
 
 
 def holdouts(

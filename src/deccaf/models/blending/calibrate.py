@@ -89,8 +89,13 @@ class Calibrator:
             _, self.bias_ = _fit_sigmoid(log_p, target, weight, slope=self.slope_)
         return self
 
+    @property
+    def stretch(self) -> float:
+        """By what log-odds are multiplied; steps have no slope, so 1."""
+        return float(self.slope_) if self.kind_ == "sigmoid" else 1.0
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers, for a file."""
+        """What was learned, for a file."""
         return {
             "kind": self.kind_,
             "gain": self.gain_,

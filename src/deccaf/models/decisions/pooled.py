@@ -1,197 +1,40 @@
-"""A hierarchical logistic model of decisions: what the team does, and how each expert differs.
+"""A logistic model of decisions: what the team does, and how each expert differs.
 
 For case i with truth y, and expert j, the log-odds of deciding class k against class 0 are
 
     eta_ijk = (team_k + expert_jk) . z_iy,      z_iy = (features of i, one indicator per truth)
 
-with heavy-tailed priors. For each feature g the team's coefficients have a precision of their own, drawn
-around one that is common to all features: most features say little, a few say much. Experts' deviations are
-Cauchy with precision b_g: most experts do with a feature what the team does, and a few differ much. Both are
-mixtures of Gaussians. An expert with few decisions stays close to the team; one never seen is the team's
-average. All precisions are learned from the data by maximising the evidence (EM with a Laplace posterior), so
-a feature on which experts do not differ costs nothing. `arrow` does the algebra.
+with the priors of `deccaf.models.linear.hierarchical`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.special import log_expit, log_softmax
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from deccaf.models.contributions import linear_contributions
 from deccaf.models.decisions.log import DecisionLog
 from deccaf.models.decisions.rates import dirichlet_strength
-from deccaf.models.linear.block_newton import (
-    Array,
-    Coefficients,
-    Ints,
-    Rows,
-    Step,
-    climb,
-    joint_covariance,
-    variances,
-)
 from deccaf.models.linear.encoding import LinearEncoder
-from deccaf.models.packing import pack, unpack
+from deccaf.models.linear.hierarchical import Posterior, fit_posterior
+from deccaf.models.linear.selection import most_informative
+from deccaf.models.protocols import DecisionPart
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 FORMS = ("choice", "difficulty", "right")
-_PRECISION = (1e-3, 1e4)
-_ROUNDS = 25
-_SETTLED = 0.02
-_CALM = 3.0
-_TEAM_TAILS = 2.0
 _OPERATIONS = 1e9
 """Experts x coefficients^3 in one step of the algebra, at most."""
 _COEFFICIENTS = (40, 300)
 
 
-@dataclass(frozen=True)
-class Posterior:
-    """Coefficients and their spread; the last row stands for an expert never seen.
-
-    `weights[j]` is (columns, K - 1); `covariance[j]` is square over the same coefficients, class by class.
-    """
-
-    weights: Array
-    covariance: Array
-    team_precision: Array
-    expert_precision: Array
-
-    def to_dict(self) -> dict[str, Any]:
-        """For a file; the covariance (symmetric) by its lower triangle, in single precision."""
-        lower = np.tril_indices(self.covariance.shape[1])
-        return {
-            "weights": pack(self.weights),
-            "covariance": pack(self.covariance[:, lower[0], lower[1]].astype(np.float32)),
-            "team_precision": pack(self.team_precision),
-            "expert_precision": pack(self.expert_precision),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Posterior:
-        """Rebuild what `to_dict` gave."""
-        weights, triangle = unpack(data["weights"]), unpack(data["covariance"]).astype(np.float64)
-        size = weights.shape[1] * weights.shape[2]
-        covariance = np.zeros((len(weights), size, size))
-        lower = np.tril_indices(size)
-        covariance[:, lower[0], lower[1]] = triangle
-        covariance[:, lower[1], lower[0]] = triangle
-        return cls(weights, covariance, unpack(data["team_precision"]), unpack(data["expert_precision"]))
-
-
-def fit_posterior(
-    design: Array,
-    expert: Ints,
-    target: Ints,
-    experts: int,
-    classes: int,
-    groups: Ints,
-    weight: Array,
-    tails: float = 1.0,
-    common: Ints | None = None,
-) -> Posterior:
-    """Posterior of a hierarchical logistic model: rows of `expert` -1 inform the team only.
-
-    `groups[c]` is the group of column c, whose coefficients share one precision; `tails` are the degrees of
-    freedom of the experts' deviations (1: Cauchy, infinity: Gaussian). Nobody deviates in the columns
-    `common`.
-    """
-    alike = np.empty(0, np.int64) if common is None else common
-    with threadpool_limits(limits=1, user_api="blas"):  # many small matrices: threads would wait for threads
-        rows = Rows(design, expert, target, experts, classes, weight)
-        at, scales = _start(rows, groups)
-        at.expert_precision[:, alike] = _PRECISION[1]
-        for _ in range(_ROUNDS):
-            at, step = climb(rows, at)
-            before = np.log([at.team_precision, scales.expert])
-            scales = _learn_precisions(at, step, scales, groups, tails)
-            at.expert_precision[:, alike] = _PRECISION[1]
-            if np.abs(np.log([at.team_precision, scales.expert]) - before).mean() < _SETTLED:
-                break
-        at, step = climb(rows, at)
-        return _posterior(at, step)
-
-
-@dataclass(frozen=True)
-class _Scales:
-    """What precisions are shrunk to: one number for the team's features, one per column for the experts."""
-
-    team: float
-    expert: Array
-
-
-def _start(rows: Rows, groups: Ints) -> tuple[Coefficients, _Scales]:
-    """Before any data, all features together move the log-odds with a variance of 1 / _CALM.
-
-    A short log leaves precisions where they start, so the start must be calm.
-    """
-    intercept = groups == groups.max()
-    precision = max(_CALM * float(rows.design[:, ~intercept].var(axis=0).sum()), 1.0)
-    own = np.where(intercept, 1.0, precision)
-    shape = (rows.columns, rows.contrasts)
-    at = Coefficients(
-        team=np.zeros(shape),
-        expert=np.zeros((rows.experts, *shape)),
-        team_precision=np.where(intercept, 0.5, precision),
-        expert_precision=np.tile(own, (rows.experts, 1)),
-    )
-    return at, _Scales(precision, own)
-
-
-def _learn_precisions(at: Coefficients, step: Step, scales: _Scales, groups: Ints, tails: float) -> _Scales:
-    """One EM step, in place; gives the new scales.
-
-    A precision is the mean of its posterior, Gamma((tails + size) / 2, rate (tails / scale + size * mean
-    square) / 2), with the mean square of its coefficients, posterior variance included. The scale is the mean
-    of the precisions: over the features for the team, over the experts for each feature. The intercepts (the
-    last group) are few and well known: theirs is the plain inverse mean square for the team.
-    """
-    contrasts = at.team.shape[1]
-    size = np.bincount(groups)[groups] * contrasts
-    team_variance, expert_variance = variances(step, contrasts)
-    squares = _group_means((at.team**2 + team_variance)[None], groups)[0]
-    shrunk = (_TEAM_TAILS + size) / (_TEAM_TAILS / scales.team + size * squares)
-    at.team_precision = np.clip(np.where(groups == groups.max(), 1.0 / squares, shrunk), *_PRECISION)
-    each = np.unique(groups, return_index=True)[1][:-1]
-    team = float(at.team_precision[each].mean()) if len(each) else scales.team
-    if not len(at.expert):
-        return _Scales(team, scales.expert)
-    squares = _group_means(at.expert**2 + expert_variance, groups)
-    if np.isinf(tails):
-        precision = np.broadcast_to(1.0 / squares.mean(axis=0), squares.shape)
-    else:
-        precision = (tails + size) / (tails / scales.expert + size * squares)
-    at.expert_precision = np.clip(precision, *_PRECISION)
-    return _Scales(team, at.expert_precision.mean(axis=0))
-
-
-def _group_means(squares: Array, groups: Ints) -> Array:
-    """(experts, columns, contrasts) to (experts, columns): the mean over each column's group."""
-    sums = np.zeros((len(squares), int(groups.max(initial=0)) + 1))
-    np.add.at(sums.T, groups, squares.mean(axis=2).T)
-    counts = np.maximum(np.bincount(groups, minlength=sums.shape[1]), 1)
-    return np.asarray(np.maximum(sums / counts, 1e-12)[:, groups])
-
-
-def _posterior(at: Coefficients, step: Step) -> Posterior:
-    contrasts = at.team.shape[1]
-    newcomer = step.schur_inverse
-    if len(at.expert):
-        differ = (at.expert**2 + variances(step, contrasts)[1]).mean(axis=0)
-        newcomer = newcomer + np.diag(differ.T.ravel())
-    return Posterior(
-        weights=np.concatenate([at.team + at.expert, at.team[None]]),
-        covariance=np.concatenate([joint_covariance(step), newcomer[None]]),
-        team_precision=at.team_precision,
-        expert_precision=at.expert_precision,
-    )
-
-
-class PooledLogistic:
+class PooledLogistic(DecisionPart):
     """P(decision | features, truth, expert) by partial pooling; see the module's docstring.
 
     The algebra costs experts x coefficients^3. Where that is too much, with many classes the model is of
@@ -218,9 +61,21 @@ class PooledLogistic:
     errors_ : None, or (experts + 1, K truths, K decisions): what wrong decisions are, 0 on the diagonal
     """
 
+    name = "pooled"
+    family = "logistic"
+
     def __init__(self, tails: float = 1.0, form: str | None = None) -> None:
         self.tails = tails
         self.form = form
+
+    def next_trial(self, trials: Sequence[PooledLogistic]) -> PooledLogistic:
+        """The first trial chooses the form for the others: trying all forms takes several times as long."""
+        return self.settled(trials[:1])
+
+    def settled(self, trials: Sequence[PooledLogistic]) -> PooledLogistic:
+        """With the form that most trials chose."""
+        forms = [trial.form_ for trial in trials]
+        return PooledLogistic(self.tails, max(forms, key=forms.count) if forms else self.form)
 
     def fit(self, log: DecisionLog, validation: DecisionLog | None = None) -> PooledLogistic:
         """Learn from one row per decision; the evidence sets the shrinkage, `validation` chooses the form."""
@@ -243,7 +98,7 @@ class PooledLogistic:
         matrix = encoder.transform(log.features)
         room = most_coefficients(len(log.experts)) // self._contrasts - log.classes
         if matrix.shape[1] > room:
-            kept = telling_features(matrix, encoder.widths, target, log.truth, log.weight, room)
+            kept = most_informative(matrix, encoder.widths, target, log.truth, log.weight, room)
             encoder = encoder.only(kept)
             matrix = encoder.transform(log.features)
         self.encoder_ = encoder
@@ -314,6 +169,10 @@ class PooledLogistic:
         out[..., own, own] = log_expit(eta[..., 0])
         return np.asarray(out)
 
+    def contributions(self, case: pd.DataFrame, expert: int, truth: int, k: int) -> Array:
+        """Exact, as the columns are centred."""
+        return linear_contributions(self.encoder_, case, self.slopes(expert, truth, k))
+
     def slopes(self, place: int, truth: int, k: int) -> Array:
         """What each column adds to the log-odds that an expert says k and not 0 if the truth is `truth`."""
         slopes, harder, _ = self._split(self.posterior_.weights[place])
@@ -340,13 +199,13 @@ class PooledLogistic:
         return np.asarray(out * (lever[:, :, None] * lever[:, None, :]))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists, numbers and text, for a file."""
+        """What was learned, for a file."""
         return {
             "form": self.form_,
             "classes": self.classes_,
             "encoder": self.encoder_.to_dict(),
             "posterior": self.posterior_.to_dict(),
-            "errors": None if self.errors_ is None else pack(self.errors_),
+            "errors": self.errors_,
         }
 
     @classmethod
@@ -356,9 +215,7 @@ class PooledLogistic:
         model.classes_ = int(data["classes"])
         model.encoder_ = LinearEncoder.from_dict(data["encoder"])
         model.posterior_ = Posterior.from_dict(data["posterior"])
-        errors = data.get("errors")  # files of earlier versions have no form but "choice"
-        model.errors_ = None if errors is None else unpack(errors)
-        model.form_ = data.get("form", "choice")
+        model.errors_, model.form_ = data["errors"], str(data["form"])
         return model
 
 
@@ -372,7 +229,7 @@ def possible_forms(columns: int, experts: int, classes: int) -> list[str]:
 
 
 def _clearly_better(one: PooledLogistic, other: PooledLogistic, held: DecisionLog) -> bool:
-    """Whether the first foretells held-out decisions better, by more than two standard errors."""
+    """Whether the first predicts held-out decisions better, by more than two standard errors."""
     here = np.arange(len(held))
     said = [m.log_rows(held.features, held.truth, held.expert)[here, held.decision] for m in (one, other)]
     gain, weight = said[0] - said[1], held.weight / held.weight.mean()
@@ -399,30 +256,6 @@ def error_shares(log: DecisionLog) -> Array:
         shares[:-1, y] = counts[:, y] + strength * team[y]
     shares[-1] = team
     return np.asarray(shares / shares.sum(axis=2, keepdims=True))
-
-
-def telling_features(
-    matrix: Array, widths: Sequence[int], target: Ints, known: Ints, weight: Array, room: int
-) -> list[int]:
-    """The features that say most about a target given what is known, as many as there is room for.
-
-    By score tests: how far each column goes with what the known class leaves unexplained.
-    """
-    left = np.eye(int(target.max()) + 1)[target]
-    for y in np.unique(known):
-        rows = known == y
-        left[rows] -= np.average(left[rows], axis=0, weights=weight[rows])
-    pull = ((weight[:, None] * matrix).T @ left) ** 2
-    spread = (weight[:, None] * matrix**2).sum(axis=0)
-    score = (pull / np.maximum(spread[:, None], 1e-12)).sum(axis=1)
-    ends = np.cumsum(widths)
-    by_feature = np.array([score[end - width : end].sum() for end, width in zip(ends, widths, strict=True)])
-    kept = []
-    for place in np.argsort(-by_feature, kind="stable").tolist():
-        if widths[place] <= room:  # a category with very many levels must not crowd out all else
-            kept.append(place)
-            room -= widths[place]
-    return sorted(kept)
 
 
 def _log(shares: Array) -> Array:
