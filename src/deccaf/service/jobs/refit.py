@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from deccaf.estimator import DeCCaF
+from deccaf.evaluate.audit import audit
 from deccaf.service.jobs.learning import Lesson, read_lesson
 from deccaf.service.jobs.records import Finish, Job
 from deccaf.service.ledger import versions
@@ -21,7 +22,7 @@ def work(engine: sa.Engine, job: Job) -> Finish:
     """Fit the model; then store it, and put it in force where that was asked for."""
     with database.reading(engine) as connection:
         lesson = read_lesson(connection)
-    model = fit(lesson)
+    model, notes = fit(lesson)
     content = file_bytes(model)
     digest, who = hashlib.sha256(content).hexdigest(), Actor(job.key_id)
 
@@ -31,14 +32,16 @@ def work(engine: sa.Engine, job: Job) -> Finish:
         )
         if job.params["activate"]:
             versions.put_in_force(connection, made.id, who, at)
-        return {"model": made.id, **model.training_}
+        return {"model": made.id, **model.training_, "notes": notes}
 
     return finish
 
 
-def fit(lesson: Lesson) -> DeCCaF:
-    """A model of the ledger's history, as `deccaf fit` would learn it from files."""
-    return DeCCaF.from_config(lesson.config).fit_history(lesson.history())
+def fit(lesson: Lesson) -> tuple[DeCCaF, list[str]]:
+    """A model of the ledger's history, as `deccaf fit` would learn it from files, and notes about it."""
+    config = lesson.config
+    found = audit(lesson.history(), config.columns, config.labels)
+    return DeCCaF.from_config(config).fit_history(found.history), [*config.notes(), *found.notes]
 
 
 def file_bytes(model: DeCCaF) -> bytes:
