@@ -110,7 +110,7 @@ def test_a_backtest_is_the_one_of_the_command_line(tmp_path: Path, run) -> None:
 
 def test_a_history_from_the_ledger_has_times_seconds_and_propensities(tmp_path: Path) -> None:
     with world(f"sqlite:///{tmp_path}/d.db", {"ann": 6, "bob": 6}, housekeeping=False) as desk:
-        desk.lead.put("/v1/settings", json={"costs": SETTINGS["costs"] | {"false_negative": 1.0}})
+        desk.lead.put("/v1/settings", json={"costs": {"false_positive": 0.3, "false_negative": 1.0}})
         for k in range(4):
             case = {**desk.case(f"c{k}", machine=9, ann=1), "features": {"x": float(k)}}
             assert desk.lead.post("/v1/cases", json=case).status_code == 201

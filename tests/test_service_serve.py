@@ -86,7 +86,7 @@ def playing(stage: Stage, folder: Path, **options: float) -> Iterator[tuple[Serv
 
 
 def wait_for(service: Service, table: sa.Table, rows: int) -> int:
-    deadline, found = time.monotonic() + 60, 0
+    deadline, found = time.monotonic() + 300, 0
     while found < rows and time.monotonic() < deadline:
         time.sleep(0.2)
         found = service.read(lambda c: c.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import sqlalchemy as sa
 
-from deccaf.data.config import Config
+from deccaf.data.config import Config, ModelTable
 from deccaf.data.costs import MACHINE
 from deccaf.data.history import History
 from deccaf.errors import DataError
@@ -23,7 +23,7 @@ from deccaf.service.store import tables as t
 from deccaf.service.store.settings import read_setting
 
 SETTING = "learning"
-"""The setting that holds the tables `columns`, `costs` and `model` of a configuration file."""
+"""The setting that holds the tables `columns`, `costs`, `model` and `labels` of a configuration file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +38,8 @@ class Lesson:
 
     def history(self) -> History:
         """Checked, or a `DataError` that says what is missing to learn from."""
-        label = self.config.columns.label
-        if len(self.cases) == 0 or self.cases[label].nunique() < 2:
-            raise DataError(
-                f"{len(self.cases)} case(s) have labels; a model needs cases of at least two classes"
-            )
+        if not len(self.cases):
+            raise DataError("no case has a label yet; models learn from labels: POST /v1/labels")
         if not len(self.decisions):
             raise DataError("no person has decided a case whose label is known")
         return History.from_frames(self.cases, self.decisions, self.config)
@@ -70,11 +67,13 @@ def _config(connection: sa.Connection) -> Config:
 
 
 def _config_of(model: DeCCaF) -> Config:
+    settings = {name: getattr(model, name) for name in ModelTable.model_fields}
+    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
     return Config.model_validate(
         {
-            "columns": model.columns_.model_dump(),
+            "columns": model.columns_.model_dump(exclude_unset=True),
             "costs": {**model.costs_.to_dict(), "review_cost": model.review_cost},
-            "model": {"method": model.method, "budget": model.budget, "seed": model.seed},
+            "model": plain,
         }
     )
 

@@ -50,11 +50,12 @@ class Refit(Strict):
 
 
 class Settings(Strict):
-    """How to learn: the tables `columns`, `costs` and `model` of a configuration file."""
+    """How to learn: the tables `columns`, `costs`, `model` and `labels` of a configuration file."""
 
     columns: dict[str, Any] | None = None
     costs: dict[str, Any]
     model: dict[str, Any] | None = None
+    labels: dict[str, Any] | None = None
 
 
 @router.post(
