@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,7 +11,6 @@ import typer
 from deccaf.cli.common import JsonOption, say, show_table, steps, warnings_said
 from deccaf.data.config import Config
 from deccaf.data.files import check_output
-from deccaf.errors import ConfigError
 
 
 def backtest(
@@ -76,8 +74,6 @@ def backtest(
         draws=draws,
         seed=settings.model.seed if seed is None else seed,
     )
-    if out is not None:
-        _try(out)
     with warnings_said():
         history = History.read(cases, decisions, settings)
         with steps(steps_of(history, options)) as step:
@@ -91,12 +87,3 @@ def backtest(
             print(line)
     if page is not None:
         say(f"Report: {page}")
-
-
-def _try(folder: Path) -> None:
-    """Minutes of work must not end at a folder that cannot be written to."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise ConfigError(f"--out {folder}: cannot be written to: {error.strerror or error}") from error

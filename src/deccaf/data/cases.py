@@ -121,12 +121,12 @@ class Cases:
         check_spelling(
             frame.columns, {name: None if part == "batch" else part for part, name in roles.items()}
         )
+        if schema is None:
+            columns.check([*frame.columns, frame.index.name], optional)
         if "case" in require and columns.case not in frame:
             raise DataError(
                 f"column {columns.case!r}: missing; name the column of ids so, or say [columns] case"
             )
-        if schema is None:
-            columns.check([*frame.columns, frame.index.name], optional)
         frame = _indexed_by_case(frame, columns.case)
         amounts = _amounts(frame, costs)
         classes = costs.classes if costs else (0, 1)
