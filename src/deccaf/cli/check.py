@@ -17,7 +17,6 @@ from deccaf.data.cases import Cases
 from deccaf.data.config import Config
 from deccaf.data.costs import MACHINE
 from deccaf.data.decisions import Decisions
-from deccaf.data.files import read_frame
 from deccaf.data.history import History
 from deccaf.data.profile import ColumnProfile, profile_columns
 
@@ -49,7 +48,7 @@ def check(
     new = capacity is not None and decisions is None
     costs = settings.costs.build()
     with warnings_said() as said:
-        table = Cases.read(
+        table, frame = Cases.read_with_rows(
             cases, columns=settings.columns, costs=costs, optional=("label", "time") if new else ()
         )
         facts, people, looked = _about_cases(table), set(), None
@@ -67,7 +66,7 @@ def check(
             looked = audit(
                 History.of(table, log if decisions is not None else None), settings.columns, settings.labels
             )
-    columns = described(read_frame(cases), settings, table, looked, said)
+    columns = described(frame, settings, table, looked, said)
     notes = [*settings.notes(), *(_notes(looked, decisions is not None) if looked is not None else [])]
     _show(facts, columns, looked, notes, as_json)
 

@@ -42,7 +42,12 @@ class Cases:
     """How the times were written, if they were text."""
 
     @classmethod
-    def read(
+    def read(cls, path: str | Path, **options: Any) -> Cases:
+        """Read a file of cases; the options are those of `from_frame`. A file names its cases in a column."""
+        return cls.read_with_rows(path, **options)[0]
+
+    @classmethod
+    def read_with_rows(
         cls,
         path: str | Path,
         *,
@@ -51,14 +56,14 @@ class Cases:
         schema: Schema | None = None,
         require: Sequence[Part] = (),
         optional: Collection[Literal["label", "time"]] = (),
-    ) -> Cases:
-        """Read a file of cases; the options are those of `from_frame`. A file names its cases in a column."""
+    ) -> tuple[Cases, pd.DataFrame]:
+        """The same, and the rows as they stand in the file; a pipe can be read only once."""
         columns = columns or Columns()
         with about(path):
             frame = read_frame(path, *_kinds(columns, costs, schema))
             if frame.empty:
                 raise DataError("no rows")
-            return cls.from_frame(
+            table = cls.from_frame(
                 frame,
                 columns=columns,
                 costs=costs,
@@ -66,6 +71,7 @@ class Cases:
                 require=("case", *require),
                 optional=optional,
             )
+            return table, frame
 
     @classmethod
     def read_chunks(
