@@ -600,7 +600,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 from deccaf.cli import main
 main()
 """
-    done = subprocess.run([sys.executable, "-c", script, "--version"], capture_output=True)
+    done = subprocess.run([sys.executable, "-c", script, "check", "--help"], capture_output=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"stopped\n")
 
 
@@ -610,7 +610,7 @@ def test_an_interrupt_at_work_is_one_line(
     def interrupted(*given: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Cases, "read", interrupted)
+    monkeypatch.setattr(Cases, "read_with_rows", interrupted)
     assert run("check", *options(files, "cases", "config")) == (130, "", "stopped\n")
 
 
@@ -801,6 +801,7 @@ def wide_model() -> DeCCaF:
     rng = np.random.default_rng(1)
     past["member"] = rng.choice(["yes", "no"], len(past))
     past["branch"] = rng.choice(["007", "07", "12"], len(past))
+    past["region"] = "north"
     told = history()
     roles = Columns(group=("region",), categorical=("branch",))
     return DeCCaF(
