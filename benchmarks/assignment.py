@@ -4,9 +4,10 @@
     python benchmarks/assignment.py --quick    # the same on small instances, about two minutes
     python benchmarks/assignment.py --only paper,generic
 
-Every instance and solver runs in a fresh process, so that peak memory is its own. The clock starts when the
-matrix is ready. A peer is stopped after 120 s. Solvers that take less than 3 s run three times; the best
-counts, for all alike.
+Every instance and solver runs in a fresh process, so that peak memory is its own. Seconds are the process's
+own, of all its threads, so that other work on the machine counts little; they start when the matrix is
+ready. A peer is stopped after 120 s. Solvers that take less than 3 s run three times; the best counts, for
+all alike.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from assign_instances import ADVERSARIAL, Instance, sigmoid, uneven_limits
 
 STOP_AFTER = 120.0
 
@@ -53,9 +57,22 @@ FULL = {
     "large": Case(1_000_000, 50, peers=("flow", "pot")),
     "largest": Case(10_000_000, 50, dtype="float32"),
     "many makers": Case(100_000, 1_000),
+    "few cases each": Case(20_000, 2_000),
+    "many makers, less": Case(30_000, 1_000),
+    "many makers, tied": Case(30_000, 1_000, "rounded"),
     "rounded": Case(1_000_000, 50, "rounded"),
     "all rows equal": Case(1_000_000, 50, "equal"),
     "clipped": Case(1_000_000, 50, "clipped"),
+    "fitted": Case(40_000, 201, "fitted", peers=("flow",)),
+    "two traits": Case(40_000, 201, "two traits", peers=("flow",)),
+    "two traits, more": Case(60_000, 301, "two traits", peers=("flow",)),
+    "rank 1": Case(20_000, 200, "rank 1", peers=("flow",)),
+    "rank 2": Case(20_000, 200, "rank 2", peers=("flow",)),
+    "rank 3": Case(20_000, 200, "rank 3", peers=("flow",)),
+    "duplicates": Case(20_000, 200, "duplicates", peers=("flow",)),
+    "outliers": Case(20_000, 200, "outliers", peers=("flow",)),
+    "near-ties": Case(20_000, 200, "near-ties", peers=("flow",)),
+    "chained": Case(20_000, 50, "chained", peers=("flow",)),
 }
 QUICK = {
     "paper": Case(4_457, 10, peers=PEERS),
@@ -66,7 +83,16 @@ QUICK = {
     "rounded": Case(100_000, 50, "rounded"),
     "all rows equal": Case(100_000, 50, "equal"),
     "clipped": Case(100_000, 50, "clipped"),
+    **{kind: Case(10_000, 150, kind, peers=("flow",)) for kind in ADVERSARIAL},
 }
+
+
+def instance(case: Case) -> Instance:
+    """Adversarial ones by name; else makers of different strengths, and limits that are all equalities."""
+    if case.kind in ADVERSARIAL:
+        return ADVERSARIAL[case.kind](np.random.default_rng(1), case.n, case.makers)
+    upper = uneven_limits(np.random.default_rng(7), case.n, case.makers)
+    return Instance(losses(case), upper, upper, None)
 
 
 def losses(case: Case) -> np.ndarray:
@@ -78,7 +104,7 @@ def losses(case: Case) -> np.ndarray:
     for start in range(0, case.n, 50_000):
         stop = min(start + 50_000, case.n)
         features, difficulty = rng.normal(size=(stop - start, 5)), rng.normal(size=(stop - start, 1))
-        loss[start:stop] = 1 / (1 + np.exp(-(features @ weights + level + difficulty)))
+        loss[start:stop] = sigmoid(features @ weights + level + difficulty)
     if case.kind == "rounded":
         np.round(loss, 3, out=loss)
     elif case.kind == "clipped":
@@ -88,66 +114,63 @@ def losses(case: Case) -> np.ndarray:
     return loss
 
 
-def limits(case: Case) -> np.ndarray:
-    """Unequal shares that add up to the cases: all limits are equalities, as in the paper."""
-    share = np.random.default_rng(7).uniform(0.5, 1.5, case.makers)
-    upper = np.floor(share / share.sum() * case.n).astype(np.int64)
-    upper[: case.n - upper.sum()] += 1
-    return upper
-
-
-def run_ours(loss: np.ndarray, upper: np.ndarray) -> tuple[float, float]:
+def run_ours(made: Instance) -> tuple[float, float]:
     """The engine, as a user calls it."""
     from deccaf.assign import solve
 
-    plan = solve(loss, upper, lower=upper, time_limit=600)
+    plan = solve(made.loss, made.upper, made.lower, made.eligible, time_limit=600)
     return plan.objective, plan.gap
 
 
-def run_flow(loss: np.ndarray, upper: np.ndarray) -> tuple[float, float]:
-    """OR-Tools on all arcs, losses scaled to integers."""
+def run_flow(made: Instance) -> tuple[float, float]:
+    """OR-Tools on all arcs, losses scaled to integers: to 1e-9, or as fine as the solver takes."""
     from ortools.graph.python import min_cost_flow
 
-    n, makers = loss.shape
-    solver = min_cost_flow.SimpleMinCostFlow()
+    (n, makers), loss = made.loss.shape, made.loss
+    case, maker = np.divmod(np.arange(n * makers), makers)
+    if made.eligible is not None:
+        case, maker = np.nonzero(made.eligible)
+    scale = min(1e9, 2.0**52 / (n + makers) / float(np.abs(loss).max()))
+    solver, room = min_cost_flow.SimpleMinCostFlow(), made.upper - made.lower
     arcs = solver.add_arcs_with_capacity_and_unit_cost(
-        np.repeat(np.arange(n, dtype=np.int32), makers),
-        np.tile(np.arange(n, n + makers, dtype=np.int32), n),
-        np.ones(n * makers, np.int64),
-        np.rint(loss * 1e9).astype(np.int64).ravel(),
+        np.concatenate([case, np.arange(n, n + makers)]).astype(np.int32),
+        np.concatenate([maker + n, np.full(makers, n + makers)]).astype(np.int32),
+        np.concatenate([np.ones(len(case)), room]).astype(np.int64),
+        np.concatenate([np.rint(loss[case, maker] * scale), np.zeros(makers)]).astype(np.int64),
     )
-    solver.set_nodes_supplies(
-        np.arange(n + makers, dtype=np.int32), np.concatenate([np.ones(n, np.int64), -upper])
-    )
+    rest = n - int(made.lower.sum())
+    supplies = np.concatenate([np.ones(n), -made.lower, [-rest]]).astype(np.int64)
+    solver.set_nodes_supplies(np.arange(n + makers + 1, dtype=np.int32), supplies)
     assert solver.solve() == solver.OPTIMAL
-    maker = solver.flows(arcs).reshape(n, makers).argmax(axis=1)
-    return float(loss[np.arange(n), maker].sum()), n * 1e-9
+    used = np.flatnonzero(solver.flows(arcs)[: len(case)])
+    return float(loss[case[used], maker[used]].sum()), n / scale
 
 
-def run_pot(loss: np.ndarray, upper: np.ndarray) -> tuple[float, float]:
+def run_pot(made: Instance) -> tuple[float, float]:
     """POT's network simplex."""
     import ot
 
-    n = len(loss)
+    loss, upper, n = made.loss, made.upper, len(made.loss)
     plan = ot.emd(np.full(n, 1 / n), upper / n, loss, numItermax=10**9)
     return float((plan * loss).sum() * n), np.nan
 
 
-def run_scipy(loss: np.ndarray, upper: np.ndarray) -> tuple[float, float]:
+def run_scipy(made: Instance) -> tuple[float, float]:
     """The Hungarian method, each maker's column repeated once per unit of its limit."""
     from scipy.optimize import linear_sum_assignment
 
+    loss, upper = made.loss, made.upper
     columns = np.repeat(np.arange(loss.shape[1]), upper)
     rows, chosen = linear_sum_assignment(loss[:, columns])
     return float(loss[rows, columns[chosen]].sum()), np.nan
 
 
-def run_highs(loss: np.ndarray, upper: np.ndarray) -> tuple[float, float]:
+def run_highs(made: Instance) -> tuple[float, float]:
     """The linear programme, sparse, through SciPy."""
     from scipy import sparse
     from scipy.optimize import linprog
 
-    n, makers = loss.shape
+    loss, upper, (n, makers) = made.loss, made.upper, made.loss.shape
     rows, columns = np.divmod(np.arange(n * makers), makers)
     ones, arcs = np.ones(n * makers), np.arange(n * makers)
     matrix = sparse.vstack(
@@ -158,11 +181,11 @@ def run_highs(loss: np.ndarray, upper: np.ndarray) -> tuple[float, float]:
     return float(result.fun), np.nan
 
 
-def run_cpsat(loss: np.ndarray, upper: np.ndarray) -> tuple[float, float]:
+def run_cpsat(made: Instance) -> tuple[float, float]:
     """One Boolean per arc and a float objective, as the reference implementation has it."""
     from ortools.sat.python import cp_model
 
-    n, makers = loss.shape
+    loss, upper, (n, makers) = made.loss, made.upper, made.loss.shape
     model = cp_model.CpModel()
     taken = [[model.new_bool_var("") for _ in range(makers)] for _ in range(n)]
     for row in taken:
@@ -202,14 +225,15 @@ def child(case: Case, solver: str) -> None:
             return
     if solver == "ours":
         import deccaf.assign  # noqa: F401
-    loss, upper = losses(case), limits(case)
+    made = instance(case)
     forget_peak()
+    before = peak_bytes()
     print(json.dumps({"ready": True}), flush=True)
     seconds = []
     while not seconds or (seconds[0] < 3 and len(seconds) < 3):
-        start = time.perf_counter()
-        objective, gap = run(loss, upper)
-        seconds.append(time.perf_counter() - start)
+        start = time.process_time()
+        objective, gap = run(made)
+        seconds.append(time.process_time() - start)
     print(
         json.dumps(
             {
@@ -217,7 +241,8 @@ def child(case: Case, solver: str) -> None:
                 "objective": objective,
                 "gap": gap,
                 "peak": peak_bytes(),
-                "matrix": loss.nbytes,
+                "more": peak_bytes() - before,
+                "matrix": made.loss.nbytes,
             }
         ),
         flush=True,
@@ -240,20 +265,16 @@ def measure(case: Case, solver: str, stop_after: float) -> dict[str, float | str
 
 def table(cases: dict[str, Case], stop_after: float) -> None:
     """The comparison, one row per instance and solver."""
-    print(f"{'instance':32}{'solver':38}{'seconds':>9}{'peak GB':>9}{'/matrix':>9}{'x ours':>9}  result")
-    generic = None
+    print(f"{'instance':36}{'solver':38}{'seconds':>9}{'peak GB':>9}{'+ GB':>7}{'x ours':>9}  result")
+    generic: dict[tuple[int, int], dict] = {}
     for name, case in cases.items():
         ours = measure(case, "ours", 3600)
         label = f"{name}: {case.n:,} x {case.makers} {case.dtype if case.dtype != 'float64' else ''}"
-        generic = ours if name == "large" else generic
-        compare = generic if case.kind != "generic" else None
-        show(
-            label,
-            "ours",
-            ours,
-            ours,
-            f"{float(ours['seconds']) / float(compare['seconds']):.1f} x generic" if compare else "",
-        )
+        like = None if case.kind == "generic" else generic.get((case.n, case.makers))
+        if case.kind == "generic":
+            generic[case.n, case.makers] = ours
+        extra = f"{ours['seconds'] / like['seconds']:.1f} x generic" if like and "seconds" in ours else ""
+        show(label, "ours", ours, ours, extra)
         for peer in case.peers:
             show("", peer, measure(case, peer, stop_after), ours, "")
 
@@ -261,7 +282,7 @@ def table(cases: dict[str, Case], stop_after: float) -> None:
 def show(label: str, solver: str, found: dict, ours: dict, extra: str) -> None:
     """Print a row."""
     if "note" in found:
-        print(f"{label:32}{NAMES[solver]:38}  {found['note']}", flush=True)
+        print(f"{label:36}{NAMES[solver]:38}  {found['note']}", flush=True)
         return
     ratio = "" if solver == "ours" else f"{found['seconds'] / ours['seconds']:.1f}"
     if solver == "ours":
@@ -269,8 +290,8 @@ def show(label: str, solver: str, found: dict, ours: dict, extra: str) -> None:
     else:
         result = f"objective {(found['objective'] - ours['objective']) / abs(ours['objective']):+.1e} of ours"
     print(
-        f"{label:32}{NAMES[solver]:38}{found['seconds']:9.3f}{found['peak'] / 1e9:9.2f}"
-        f"{found['peak'] / found['matrix']:9.2f}{ratio:>9}  {result}",
+        f"{label:36}{NAMES[solver]:38}{found['seconds']:9.3f}{found['peak'] / 1e9:9.2f}"
+        f"{found['more'] / 1e9:7.2f}{ratio:>9}  {result}",
         flush=True,
     )
 
@@ -306,10 +327,9 @@ def pruning_limit(quick: bool) -> None:
             case = Case(makers * per_maker, makers)
             if case.n * makers > 20_000_000:
                 continue
-            loss, upper = losses(case), limits(case)
-            seconds = {}
+            made, seconds = instance(case), {}
             for method in ("priced", "flow"):
-                times = [solve(loss, upper, upper, method=method).seconds for _ in range(3)]
+                times = [solve(made.loss, made.upper, made.lower, method=method).seconds for _ in range(3)]
                 seconds[method] = min(times)
             print(
                 f"{case.n:>8,} x {makers:<6,} {per_maker:>4} cases a maker: priced {seconds['priced']:.3f} s,"
@@ -324,7 +344,7 @@ def batches(quick: bool) -> None:
 
     count = 20 if quick else 200
     case = Case(5_000, 50)
-    base, upper = losses(Case(5_000 * 10, 50)), limits(case)
+    base, upper = losses(Case(5_000 * 10, 50)), uneven_limits(np.random.default_rng(7), case.n, case.makers)
     problems = [
         AssignmentProblem.of(base[5_000 * (b % 10) : 5_000 * (b % 10 + 1)], upper, upper, name=f"batch {b}")
         for b in range(count)
@@ -339,6 +359,31 @@ def batches(quick: bool) -> None:
             f" {count * 5_000 / seconds:,.0f} cases a second",
             flush=True,
         )
+
+
+def incremental(quick: bool) -> None:
+    """Fifty cases more, one maker absent: from the prices before, and anew."""
+    from deccaf.assign import solve
+
+    rng = np.random.default_rng(3)
+    sizes = ((4_457, 10), (5_000, 51)) if quick else ((4_457, 10), (5_000, 51), (40_000, 201), (100_000, 20))
+    for n, makers in sizes:
+        made = ADVERSARIAL["fitted"](np.random.default_rng(1), n + 50, makers)
+        roomy = made.upper + made.upper // 20 + 1
+        before = solve(made.loss[:n], roomy)
+        absent = np.where(np.arange(makers) == rng.integers(makers - 1), 0, roomy + roomy.max() // makers + 1)
+        for change, loss, upper in (("50 new cases", made.loss, roomy), ("1 absent", made.loss[:n], absent)):
+            seconds, plans = {}, {}
+            for how, prices in (("anew", None), ("from prices", before.prices)):
+                start = time.process_time()
+                plans[how] = solve(loss, upper, warm_prices=prices)
+                seconds[how] = time.process_time() - start
+            same = "same" if np.array_equal(plans["anew"].maker, plans["from prices"].maker) else "OTHER"
+            print(
+                f"{n:>8,} x {makers:<4} {change:13} anew {1e3 * seconds['anew']:6.0f} ms,"
+                f" from prices {1e3 * seconds['from prices']:6.0f} ms, {same} plan",
+                flush=True,
+            )
 
 
 def main() -> None:
@@ -363,6 +408,8 @@ def main() -> None:
         pruning_limit(arguments.quick)
         print()
         batches(arguments.quick)
+        print()
+        incremental(arguments.quick)
 
 
 if __name__ == "__main__":

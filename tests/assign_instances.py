@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
@@ -153,14 +155,64 @@ def fitted(rng: np.random.Generator, n: int, makers: int) -> Instance:
 
 
 def two_traits(rng: np.random.Generator, n: int, makers: int) -> Instance:
-    """People who differ in skill and taste alone."""
-    x, skill, taste = rng.normal(size=(n, 1)), rng.normal(size=makers), rng.normal(size=makers)
-    p = rng.beta(0.5, 3, (n, 1))
+    """People who differ in skill and taste alone, with a little room, and a machine as the last column."""
+    people, x = makers - 1, rng.normal(size=(n, 1))
+    skill, taste = rng.normal(size=people), rng.normal(size=people)
+    p = rng.beta(0.5, 5, (n, 1))
     wrong, right = (sigmoid(2.5 * y - 1 + 0.8 * skill * (y - 0.5) + 0.5 * taste * x) for y in (0, 1))
-    upper = uneven_limits(rng, n, makers)
-    return Instance(p * (1 - right) + (1 - p) * 0.057 * wrong, upper, upper, None)
+    loss = np.hstack([p * (1 - right) + (1 - p) * 0.057 * wrong, np.minimum(p, 0.057 * (1 - p))])
+    return Instance(loss, np.full(makers, n // makers + 3), np.zeros(makers, int), None)
 
 
 def low_rank(rank: int, rng: np.random.Generator, n: int, makers: int) -> Instance:
+    """Losses that a few numbers per case and maker explain; all limits are equalities."""
     upper = uneven_limits(rng, n, makers)
     return Instance(rng.random((n, rank)) @ rng.random((rank, makers)), upper, upper, None)
+
+
+def duplicates(rng: np.random.Generator, n: int, makers: int) -> Instance:
+    """Every maker has four copies."""
+    loss = sigmoid(rng.normal(size=(n, 4)) @ rng.normal(0, 0.8, (4, -(-makers // 4))))
+    upper = uneven_limits(rng, n, makers)
+    return Instance(np.repeat(loss, 4, axis=1)[:, :makers], upper, upper // 2, None)
+
+
+def outliers(rng: np.random.Generator, n: int, makers: int) -> Instance:
+    """Ordinary losses, and a few of 1e14 that nobody should take, or some cases must."""
+    loss = rng.random((n, makers))
+    loss[rng.random((n, makers)) < 0.001] = 1e14
+    loss[rng.integers(0, n, 5)] *= 1e14
+    upper = uneven_limits(rng, n, makers)
+    return Instance(loss, upper, upper, None)
+
+
+def near_ties(rng: np.random.Generator, n: int, makers: int) -> Instance:
+    """Losses on a grid of 1/100, or of few distinct rows, and differences of 1e-9 on top."""
+    loss = np.round(rng.random((n, makers)), 2)
+    if rng.random() < 0.5:
+        loss = loss[rng.integers(0, min(n, 20), n)]
+    upper = uneven_limits(rng, n, makers)
+    return Instance(loss + 1e-9 * rng.random((n, makers)), upper, upper, None)
+
+
+def chained(rng: np.random.Generator, n: int, makers: int) -> Instance:
+    """A case may go to maker k or to k + 1, and limits leave hardly any choice."""
+    home = rng.integers(0, makers - 1, n)
+    some = home + (rng.random(n) < rng.choice([0, 0.002, 0.02, 0.5, 0.98, 1]))
+    eligible = np.zeros((n, makers), bool)
+    eligible[np.arange(n), home] = eligible[np.arange(n), home + 1] = True
+    upper = np.bincount(some, minlength=makers)
+    return Instance(rng.random((n, makers)), upper, upper if rng.random() < 0.5 else 0 * upper, eligible)
+
+
+ADVERSARIAL: dict[str, Callable[[np.random.Generator, int, int], Instance]] = {
+    "fitted": fitted,
+    "two traits": two_traits,
+    "rank 1": partial(low_rank, 1),
+    "rank 2": partial(low_rank, 2),
+    "rank 3": partial(low_rank, 3),
+    "duplicates": duplicates,
+    "outliers": outliers,
+    "near-ties": near_ties,
+    "chained": chained,
+}

@@ -14,6 +14,7 @@ import pytest
 
 from deccaf.assign import AssignmentProblem, solve, solve_batches, solve_problem, verify
 from deccaf.assign.exact import scan
+from deccaf.assign.solve import _jobs
 from deccaf.errors import CapacityError, ConfigError, SolverError
 
 
@@ -131,6 +132,46 @@ def test_batches_in_parallel_are_the_same_as_one_by_one():
     for one, other, problem in zip(alone, together, problems, strict=True):
         assert np.array_equal(one.maker, other.maker)
         verify(problem, other)
+
+
+def test_batches_start_processes_only_where_it_pays():
+    assert _jobs(batches(6)) == 1
+    loss = np.broadcast_to(np.zeros(1), (4_000_000, 20))  # no memory: only its size counts
+    large = AssignmentProblem(loss, np.full(20, 4_000_000), np.zeros(20, np.int64))
+    assert _jobs([large, large, large]) == min(scan.threads_available(), 1 + 160 // 30)
+    assert _jobs([large]) == 1
+
+
+def test_batches_from_given_prices():
+    problems = batches(3)
+    plans = solve_batches(problems)
+    again = solve_batches(problems, warm_prices=[plan.prices for plan in plans])
+    assert all(np.array_equal(a.maker, b.maker) for a, b in zip(plans, again, strict=True))
+
+
+def test_prices_given_by_label_and_refused():
+    loss = pd.DataFrame(np.random.default_rng(0).random((900, 3)), columns=["a", "b", "machine"])
+    plan = solve(loss, [300] * 3)
+    prices = pd.Series(plan.prices, index=loss.columns)[["machine", "a", "b"]]
+    assert np.array_equal(solve(loss, [300] * 3, warm_prices=prices, method="priced").maker, plan.maker)
+    for wrong in ([1.0, 2.0], [0, 0, np.nan], prices.drop("a")):
+        with pytest.raises(ConfigError, match="one finite price for each of 3 makers"):
+            solve(loss, [300] * 3, warm_prices=wrong)
+
+
+def test_the_certificate_keeps_one_graph_of_makers(monkeypatch):
+    """A J x J block a chunk, kept until the end, would be many times the matrix."""
+    monkeypatch.setattr(scan, "CHUNK_ELEMENTS", 20_000)
+    loss = np.random.default_rng(0).random((4_000, 400))
+    losses = scan.Losses(loss, None, scan.Jitter.of(0, 400), np.empty(0, np.int64))
+    maker = np.repeat(np.arange(400), 10).astype(np.int32)
+    tracemalloc.start()
+    graph = scan.residual_pass(losses, maker)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3 * graph.nbytes
+    own = loss[np.arange(4_000), maker]
+    assert graph[7, 9] == pytest.approx((loss[70:80, 9] - own[70:80]).min(), abs=1e-13)
 
 
 def test_an_error_names_the_batch():

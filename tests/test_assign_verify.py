@@ -94,3 +94,17 @@ def test_an_honest_gap_passes(solved):
     worse = swap_two(problem, plan)
     honest = replace(worse, gap=worse.objective - plan.objective + plan.gap)
     assert verify(problem, honest) is None
+
+
+def test_a_large_gap_is_a_rounded_sum():
+    """A plan ended by the time limit claims thousands; adding up in another order gives other last digits."""
+    rng = np.random.default_rng(1)
+    problem = AssignmentProblem.of(rng.random((500, 3)) * 1e3, [500] * 3)
+    plan = solve_problem(problem)
+    worse = replace(plan, maker=np.zeros(500, np.int32), objective=float(problem.loss[:, 0].sum()))
+    gap = worse.objective - plan.objective
+    verify(problem, replace(worse, gap=gap * (1 - 1e-11)))
+    with pytest.raises(SolverError, match="prove a gap of") as refused:
+        verify(problem, replace(worse, gap=gap * (1 - 1e-7)))
+    proved, claimed = str(refused.value).split("gap of ")[1].split(", not ")
+    assert proved != claimed  # enough digits to see why

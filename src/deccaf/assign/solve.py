@@ -33,7 +33,7 @@ Method = Literal["auto", "flow", "priced", "cpsat", "lp"]
 
 DIRECT_ARCS = 6_000  # up to here all arcs go to the flow solver: pruning costs more than it saves
 DIRECT_ARCS_AT_MOST = 1_000_000  # and up to here if there are only
-FEW_CASES = 20  # cases a maker
+FEW_CASES, FEW_CHOICES = 20, 4  # cases a maker, or makers a case
 CELLS_A_PROCESS = 30_000_000  # that take about as long as a process takes to start
 
 WarmPrices = pd.Series | ArrayLike | None
@@ -86,7 +86,7 @@ def solve_problem(
     limits = Limits(problem.lower, problem.upper, problem.shape[0])
     prices = None if warm_prices is None else _in_order(warm_prices, problem)
     if method == "auto":
-        method = "flow" if _better_in_full(*problem.shape) else "priced"
+        method = "flow" if _better_in_full(problem) else "priced"
     try:
         plan = _plan(problem, losses, limits, method, seed, deadline, prices)
     except InfeasibleFlowError:
@@ -97,9 +97,12 @@ def solve_problem(
     return _assignment(problem, losses, limits, plan, method, deadline)
 
 
-def _better_in_full(n: int, makers: int) -> bool:
-    """Whether pruning cannot pay: few arcs, or so few cases a maker that prices say little."""
-    return n * makers <= DIRECT_ARCS or (n < FEW_CASES * makers and n * makers <= DIRECT_ARCS_AT_MOST)
+def _better_in_full(problem: AssignmentProblem) -> bool:
+    """Whether pruning cannot pay: few arcs, a case or a maker; prices say little then."""
+    n, makers = problem.shape
+    arcs = n * makers if problem.eligible is None else int(np.count_nonzero(problem.eligible))
+    few = arcs <= FEW_CHOICES * n or n < FEW_CASES * makers
+    return arcs <= DIRECT_ARCS or (few and arcs <= DIRECT_ARCS_AT_MOST)
 
 
 def _in_order(given: pd.Series | ArrayLike, problem: AssignmentProblem) -> Floats:

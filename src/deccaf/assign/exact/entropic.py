@@ -18,6 +18,7 @@ SHARPEN = 3.0
 LEVELS = (4, 12)  # at least and at most so many sizes
 STEPS = 20
 NEAR_ENOUGH = 0.05  # of the size, by which prices may still move
+FARTHEST = -200.0  # beyond this exp is 0
 NEAREST = 4  # makers of a case that the last size tells apart
 
 
@@ -30,13 +31,16 @@ def entropic_prices(sample: Losses, limits: Limits, supply: Ints) -> Floats:
     mean = np.mean(block, axis=1, where=np.isfinite(block))
     size = float(np.median(mean[mean > 0])) if (mean > 0).any() else 0.0
     units = supply.astype(np.float32)
-    with one_thread():  # threads of a matrix product wait for each other longer than they work
+    with (
+        one_thread(),
+        np.errstate(over="ignore"),
+    ):  # threads of a matrix product wait for each other longer than they work
         for level in range(LEVELS[1] if size > 0 else 0):
             above = block + prices
             above -= above.min(axis=1)[:, None]
             if level >= LEVELS[0] and size < _apart(above) / 2:
                 break
-            above *= -1 / size
+            np.maximum(above * (-1 / size), FARTHEST, out=above)
             prices = _balance(np.exp(above, dtype=np.float32), units, limits, prices, size)
             size /= SHARPEN
     return prices

@@ -9,7 +9,7 @@ if it raises the dual value of the whole matrix, and the end is a plan that no a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,18 +19,20 @@ from deccaf.assign.exact.entropic import entropic_prices
 from deccaf.assign.exact.flow import Deadline, Limits, solve_flow
 from deccaf.assign.exact.near import Near, Search, loaded, near, windows
 from deccaf.assign.exact.refine import repair
-from deccaf.assign.exact.scan import Floats, Ints, Losses, least_priced, plan_losses, select
+from deccaf.assign.exact.scan import SUMMED, Floats, Ints, Losses, least_priced, plan_losses, select
 
 SAMPLE = 1_000_000  # cells of the sample that gives the first prices
 PER_MAKER = 4  # cases a maker in it, at least
 SAMPLE_ROUNDS, ADAPT_ROUNDS, ROUNDS = 5, 3, 25
 ADAPT_CASES, ADAPT_SHARE = 40.0, 0.005  # second choices to look at: by maker, and of all cases
-ADAPT_OFF = 0.04  # of the cases, in the wrong place: no small change
+ADAPT_OFF = 0.05  # of the cases, in the wrong place: no small change
 SOFT = 6.0  # smoothing is this part of the distance to a case's nearest makers, at first
 SHARPEN = 4.0  # and so much less in each round
 SAMPLE_REACH, REACH = 2.0, 0.5  # how many such distances a Newton step goes, at first
 LEAST_REACH = 0.02
 ROOM = 1.5  # how much further than to the arcs it can choose from a price may move
+LEAST_ROOM = 1 / 64  # of the distance to a case's nearest makers
+BOLDEST = 64.0
 CYCLES = 20  # of cases to exchange, that rounding and the tie rule may have left
 
 
@@ -104,6 +106,8 @@ def _rounds(search: Search, prices: Floats, rounds: int, reach: float, deadline:
         prices = step.prices
         if step.maker is None:
             boldness *= 2 if gain > 0 else 4
+            if boldness > BOLDEST:  # not for want of room: further arcs are needed
+                search, boldness = replace(search, near=2 * search.near), 1.0
         elif search.weight > 1:
             break
         elif _stands(search, step.maker, prices, best):
@@ -112,15 +116,16 @@ def _rounds(search: Search, prices: Floats, rounds: int, reach: float, deadline:
             used, optimal = repair(arcs, used, search.limits, around.prices, CYCLES)
             if optimal:
                 return Found(prices, around, used)
+            search = replace(search, tie_rule=False)  # too many ties to undo one by one
     return Found(prices)
 
 
 def _sharpened(search: Search, around: Near, soft: float, reach: float) -> tuple[Floats, float]:
     """Newton steps over the nearest arcs, and what they add to the dual value."""
     prices = around.prices
-    if reach < LEAST_REACH:
-        return prices, 0.0
     arcs, width = around.arcs, around.width
+    if reach < LEAST_REACH or not len(arcs.rows):
+        return prices, 0.0
     found = soft_newton.newton(
         arcs, search.supply[arcs.rows], search.limits, prices, width / soft, width, reach
     )
@@ -131,15 +136,16 @@ def _sharpened(search: Search, around: Near, soft: float, reach: float) -> tuple
 def _flow(search: Search, around: Near, prices: Floats, boldness: float, short: Ints) -> Step:
     """A flow over the arcs that matter around these prices, `boldness` times as far out as loads ask for."""
     shift = prices - around.prices
-    value = around.arcs.value(shift, search.tie)
+    value = around.arcs.value(shift, search.flow_tie)
     above = value - around.arcs.least(value)[around.arcs.case]
-    wide = windows(search, around.arcs, above, prices, short)
+    wide, least = windows(search, around.arcs, above, prices, short), LEAST_ROOM * around.width
     take, give = (
-        ROOM * boldness * np.where(np.isnan(side), around.width, side) for side in (wide.take, wide.give)
+        ROOM * boldness * np.maximum(np.where(np.isnan(side), around.width, side), least)
+        for side in (wide.take, wide.give)
     )
     home = wide.home[around.arcs.rows][around.arcs.case]
     arcs, _ = select(around.arcs, np.flatnonzero(above <= np.maximum(take[around.arcs.maker], give[home])))
-    value, box = arcs.value(shift, search.tie), np.maximum(np.maximum(take, give), ROOM * search.tie)
+    value, box = arcs.value(shift, search.flow_tie), np.maximum(take, give)
     arcs = loaded(search, arcs)
     flow = solve_flow(arcs, value, search.limits, prices, box, search.supply[arcs.rows])
     move = duals.box_prices(arcs, value, flow, search.limits, prices, box)
@@ -153,4 +159,4 @@ def _flow(search: Search, around: Near, prices: Floats, boldness: float, short: 
 def _stands(search: Search, maker: NDArray[np.int32], prices: Floats, best: Floats) -> bool:
     """Whether no arc of the matrix is better than the plan's, but for the tie rule."""
     own = plan_losses(search.losses, maker) + prices[maker]
-    return bool((own - best).max() <= 2 * search.tie)
+    return bool((own - best <= 2 * search.tie + SUMMED * (np.abs(own) + np.abs(prices).max())).all())

@@ -11,7 +11,8 @@ from deccaf.assign.exact.flow import Limits
 from deccaf.assign.exact.scan import Arcs, Floats, Ints, Losses, arcs_at, least_priced, near_arcs
 
 NEAR = 6.0
-MOST = 15  # makers of a case, at most
+TINY = float(np.finfo(np.float64).tiny) * 1e20
+MOST = 2.5  # times as many at most
 EXTRA = 5.0  # cases beyond those a load is off by, that a maker can choose from
 FAR_OFF = 0.05  # of a maker's limit: loads off by more call for arcs further out
 WIDTH_CASES = 2_000  # to tell distances from
@@ -29,6 +30,7 @@ class Search:
     tie: float
     near: float = NEAR  # nearest makers of a case, on average, to look at
     most_off: float = np.inf  # cases in the wrong place: more are too many
+    tie_rule: bool = True  # whether flows obey the tie rule, beside choosing near arcs by it
 
     def dual(self, prices: Floats, best: Floats) -> float:
         """What the prices prove, from every case's best priced loss: no plan costs less."""
@@ -45,6 +47,11 @@ class Search:
         zero = np.zeros(0)
         search = replace(self, supply=np.zeros(0, np.int64))
         return float(more @ self.supply[rows] * scale) + search.dual(new, zero) - search.dual(old, zero)
+
+    @property
+    def flow_tie(self) -> float:
+        """What the tie rule adds to the losses in a flow."""
+        return self.tie if self.tie_rule else 0.0
 
     @property
     def weight(self) -> float:
@@ -78,7 +85,8 @@ def near(search: Search, prices: Floats, short: Ints) -> Near:
     """The nearest arcs; more for makers far off their load, or `short` of so many cases in the last flow."""
     losses, makers = search.losses, len(prices)
     width = _width(search, prices)
-    arcs, best = near_arcs(losses, prices, width, MOST, search.tie)
+    most = int(MOST * max(NEAR, min(search.near, makers)))
+    arcs, best = near_arcs(losses, prices, width, most, search.tie)
     arcs, value = loaded(search, arcs), search.dual(prices, best)
     wide = windows(search, arcs, arcs.cost, prices, short)
     off = float(np.abs(wide.off).sum())
@@ -102,7 +110,7 @@ def _width(search: Search, prices: Floats) -> float:
     above -= above.min(axis=1)[:, None]
     rank = int(min(search.near, makers) * len(rows)) - 1
     distance = np.partition(above.ravel(), rank)[: rank + 1]
-    return float(distance[np.isfinite(distance)].max())
+    return max(float(distance[np.isfinite(distance)].max(initial=0.0)), search.tie, TINY)
 
 
 def loaded(search: Search, arcs: Arcs) -> Arcs:

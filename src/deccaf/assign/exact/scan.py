@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 CHUNK_ELEMENTS = 1 << 17  # about 1 MB of float64, a level-2 cache
 ROUNDING = 8 * float(np.finfo(np.float64).eps)  # relative to a loss, what decimals and sums leave
+SUMMED = 64 * ROUNDING  # the same of a sum along a chain of makers
 THREAD_ELEMENTS = 1 << 20  # below this a second thread costs more than it saves
 
 

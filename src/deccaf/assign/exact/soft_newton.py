@@ -57,7 +57,10 @@ def newton(
 ) -> Soft:
     """Steps of about `reach` at most, each of which must raise the smoothed dual value."""
     now = soften(arcs, supply, limits, prices, np.zeros(len(prices)), size)
-    with one_thread():  # threads of a dense solver wait for each other longer than they work
+    with (
+        one_thread(),
+        np.errstate(over="ignore", invalid="ignore"),
+    ):  # threads of a dense solver wait for each other longer than they work
         for _ in range(STEPS):
             move = _direction(arcs, supply, now, size, width, reach)
             for halving in range(HALVINGS):
@@ -100,7 +103,10 @@ def _direction(arcs: Arcs, supply: Ints, now: Soft, size: float, width: float, r
     )
     free, move = ~now.held, np.zeros(makers)
     if free.any():
-        move[free] = linalg.solve(answer[np.ix_(free, free)], now.off[free], assume_a="pos")
+        try:
+            move[free] = linalg.cho_solve(linalg.cho_factor(answer[np.ix_(free, free)]), now.off[free])
+        except (linalg.LinAlgError, ValueError):  # losses at the ends of what a float can hold
+            return move
         if free.all() and abs(now.off.sum()) < 1e-6 * np.abs(now.off).sum():
             move -= np.median(move)  # a common move changes no choice
     return move

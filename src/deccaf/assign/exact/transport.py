@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from deccaf.assign.exact import duals, generation, out_of_time, refine, sample_prices
 from deccaf.assign.exact.flow import Deadline, Limits, solve_flow
 from deccaf.assign.exact.scan import (
-    ROUNDING,
+    SUMMED,
     Arcs,
     Floats,
     Ints,
@@ -29,7 +29,6 @@ TIE_SIZE = 2.0**-34  # of the typical loss: far above rounding, far below differ
 MANY = 400  # makers: from here on arcs are generated at once
 WIDEN = 8.0
 BOXES = 2
-SUMMED = 64 * ROUNDING  # rounding of a sum along a chain of makers
 REPAIR_ARCS = 2e7  # arcs that repairing the plan of a full flow may look at
 SMALL = 300_000  # entries: where the first certificate fails, solving in full is quicker than widening
 
@@ -57,22 +56,27 @@ def solve_direct(losses: Losses, limits: Limits, seed: int, tie: float, deadline
             " raise time_limit or use method='priced'"
         )
     arcs, centre = all_arcs(losses), np.zeros(makers)
-    flow = solve_flow(arcs, arcs.value(centre, tie), limits, centre)
+    value = arcs.value(centre, tie)
+    first = np.flatnonzero(solve_flow(arcs, value, limits, centre).arcs)
     cycles = int(np.clip(REPAIR_ARCS / max(len(arcs.maker), 1), refine.FEW_REPAIRS, refine.REPAIRS))
-    used, optimal = refine.repair(arcs, np.flatnonzero(flow.arcs), limits, centre, cycles)
-    maker = arcs.maker[used]
-    load = np.bincount(maker, minlength=makers)
-    prices = duals.shadow_prices(duals.residual_graph(arcs, used), load, limits, centre)
-    found = Plan(maker, prices, _slack(arcs, used, prices))
+    used, optimal = refine.repair(arcs, first, limits, centre, cycles)
+    if not optimal:  # the flow is, for losses with the tie rule
+        used = first
+    graph = duals.residual_graph(arcs, used, None if optimal else value)
+    load = np.bincount(arcs.maker[used], minlength=makers)
+    prices = duals.shadow_prices(graph, load, limits, centre)
+    found = Plan(arcs.maker[used], prices, _slack(arcs, used, prices))
     return found if optimal else _better(losses, limits, seed, tie, deadline, found)
 
 
 def _better(losses: Losses, limits: Limits, seed: int, tie: float, deadline: Deadline, found: Plan) -> Plan:
-    """The plan of arc generation from these prices if it is optimal, else the plan there is."""
-    plan = _certify_generated(
-        losses, limits, generation.generate(losses, limits, seed, tie, deadline, found.prices)
-    )
-    return found if plan is None else plan
+    """The plan of arc generation, from these prices or anew, if it is optimal; else the plan there is."""
+    for prices in (found.prices, None):
+        generated = generation.generate(losses, limits, seed, tie, deadline, prices)
+        plan = _certify_generated(losses, limits, generated)
+        if plan is not None:
+            return plan
+    return replace(found, stopped=deadline.left() <= 0)
 
 
 def _slack(arcs: Arcs, used: Ints, shift: Floats) -> float:

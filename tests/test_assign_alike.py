@@ -1,0 +1,188 @@
+"""Makers that are nearly alike, and other losses that are hard to prune: against the flow, and against search."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from assign_instances import ADVERSARIAL, SCALE, Instance, chained, cheapest, plan_cost, tiny
+from deccaf.assign import AssignmentProblem, solve, solve_problem, verify
+from deccaf.assign.exact import sample_prices, transport
+from deccaf.assign.exact.flow import Deadline
+from deccaf.errors import CapacityError
+
+
+@pytest.fixture
+def generated(monkeypatch):
+    """Arcs are generated whatever the size; counts how often that led to a plan."""
+    seen = {"plans": 0, "asked": 0}
+    certify = transport._certify_generated
+
+    def counting(*arguments):
+        plan = certify(*arguments)
+        seen["asked"] += 1
+        seen["plans"] += plan is not None
+        return plan
+
+    monkeypatch.setattr(transport, "MANY", 1)
+    monkeypatch.setattr(sample_prices, "sample_sizes", lambda n, makers: [0])
+    monkeypatch.setattr(transport, "_certify_generated", counting)
+    return seen
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_generating_arcs_against_search(block, generated):
+    for number in range(120):
+        instance = tiny(np.random.default_rng([55, block, number]))
+        best = cheapest(instance)
+        try:
+            problem = instance.problem()
+            plan = solve_problem(problem, "priced", seed=number)
+        except CapacityError:
+            assert best is None
+            continue
+        assert best is not None
+        verify(problem, plan)
+        excess = Fraction(plan_cost(instance, plan.maker) - best, SCALE)
+        assert 0 <= excess <= Fraction(plan.gap)
+        assert excess <= Fraction(float(np.abs(instance.loss).max(initial=0.0))) / 10**13
+    assert generated["plans"] > 0.8 * generated["asked"]
+
+
+def check_against_flow(problem: AssignmentProblem, method: str) -> None:
+    plan, full = solve_problem(problem, method), solve_problem(problem, "flow")
+    verify(problem, plan)
+    size = np.abs(problem.loss[np.arange(problem.shape[0]), full.maker]).sum()
+    assert not plan.stopped
+    assert plan.objective == pytest.approx(full.objective, abs=1e-12 * size)
+    assert plan.gap <= 1e-11 * (size + np.abs(plan.prices) @ plan.load)
+    typical = np.median(np.abs(problem.loss)) + np.abs(full.prices).max()
+    np.testing.assert_allclose(plan.prices, full.prices, atol=1e-9 * typical)
+
+
+@pytest.mark.parametrize("kind", ADVERSARIAL)
+@pytest.mark.parametrize("seed", range(2))
+def test_hard_losses_against_the_flow(kind, seed):
+    instance = ADVERSARIAL[kind](np.random.default_rng(seed), 3_200, 110)
+    check_against_flow(instance.problem(), "priced")
+
+
+@pytest.mark.parametrize("kind", ADVERSARIAL)
+def test_hard_losses_of_few_makers_against_the_flow(kind):
+    for seed in range(3):
+        rng = np.random.default_rng([seed, 1])
+        instance = ADVERSARIAL[kind](rng, int(rng.integers(300, 2500)), int(rng.integers(5, 20)))
+        check_against_flow(instance.problem(), "auto")
+
+
+@pytest.mark.parametrize("kind", ["fitted", "two traits", "duplicates"])
+def test_hard_losses_with_lower_limits_and_eligibility(kind, generated):
+    rng = np.random.default_rng(3)
+    made = ADVERSARIAL[kind](rng, 2_000, 40)
+    eligible = rng.random(made.loss.shape) < 0.7
+    eligible[:, 0] = True
+    upper = made.upper.copy()
+    upper[0] = 2_000
+    check_against_flow(Instance(made.loss, upper, made.upper // 3, eligible).problem(), "priced")
+    assert generated["plans"]
+
+
+@pytest.mark.parametrize("block", range(8))
+def test_chains_of_eligibility_do_not_overflow(block):
+    """Potentials add up along 50 makers; whatever the flow's integers, there is a plan."""
+    for number in range(25):
+        rng = np.random.default_rng([9, block, number])
+        problem = chained(rng, int(rng.integers(60, 2_500)), 50).problem()
+        for method in ("auto", "priced"):
+            plan = solve_problem(problem, method)
+            verify(problem, plan)
+            assert plan.gap <= 1e-9 * plan.objective
+
+
+def test_losses_of_very_different_size_leave_no_gap():
+    """Integers as fine as the solver takes do not tell ordinary losses apart beside 1e14."""
+    made = ADVERSARIAL["outliers"](np.random.default_rng(0), 2_000, 30)
+    plan = solve_problem(made.problem(), "flow")
+    ordinary = made.loss.max(axis=1) < 2
+    assert plan.objective < 5.1e14
+    swapped = made.loss[ordinary]
+    alone = solve(swapped, plan.load - np.bincount(plan.maker[~ordinary], minlength=30))
+    here = made.loss[np.arange(2_000), plan.maker][ordinary].sum()
+    assert here <= alone.objective + 1e-9
+
+
+PRINT_PLAN = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import hashlib, numpy as np
+from assign_instances import ADVERSARIAL
+from deccaf.assign import solve
+from deccaf.assign.exact import flow, scan
+scan.threads_available = lambda: {threads}
+spent = iter(range(10**9))
+flow.Deadline.spent = lambda self: {slow} * next(spent)
+made = ADVERSARIAL["two traits"](np.random.default_rng(0), 4_000, 110)
+plan = solve(made.loss, made.upper, made.lower, seed=5)
+print(hashlib.sha256(plan.maker.tobytes() + plan.prices.tobytes()).hexdigest(), plan.gap, plan.stopped)
+"""
+
+
+def test_same_plan_on_a_busy_machine(request):
+    """However long a step takes and however many threads there are, until the time limit ends the search."""
+    scripts = [PRINT_PLAN.format(threads=t, slow=s) for t, s in ((2, 0.0), (1, 0.5), (3, 1.0))]
+    tests = str(request.path.parent)
+    printed = [subprocess.check_output([sys.executable, "-c", code, tests], text=True) for code in scripts]
+    assert len(set(printed)) == 1
+    assert printed[0].endswith("False\n")
+
+
+def test_a_search_that_the_time_limit_ends_says_so(monkeypatch):
+    made = ADVERSARIAL["rank 1"](np.random.default_rng(0), 4_000, 110)
+    best = solve_problem(made.problem(), "flow")
+    steps = iter(range(10**9))
+    monkeypatch.setattr(Deadline, "spent", lambda self: 20.0 * next(steps))
+    plan = solve_problem(made.problem(), "priced")
+    verify(made.problem(), plan)
+    assert plan.stopped
+    assert best.objective <= plan.objective <= best.objective + plan.gap
+
+
+def changed(made: Instance, rng: np.random.Generator, what: str) -> Instance:
+    loss, upper = made.loss, made.upper + made.upper // 5 + 1
+    if what == "cases more":
+        loss = np.vstack([loss, loss[rng.integers(0, len(loss), 50)] * rng.uniform(0.8, 1.2, (50, 1))])
+        upper[:-1] += 2
+    if what == "one absent":
+        upper = np.where(np.arange(len(upper)) == 3, 0, upper)
+    return Instance(loss, upper, 0 * upper, made.eligible)
+
+
+@pytest.mark.parametrize("what", ["nothing", "cases more", "one absent"])
+@pytest.mark.parametrize("kind", ["fitted", "rank 2", "near-ties", "outliers"])
+def test_from_given_prices_the_plan_is_the_same(kind, what):
+    for n, makers in ((2_500, 12), (3_000, 120)):
+        rng = np.random.default_rng(2)
+        made = ADVERSARIAL[kind](rng, n, makers)
+        before = solve_problem(changed(made, rng, "nothing").problem())
+        problem = changed(made, rng, what).problem()
+        anew = solve_problem(problem, "priced")
+        warm = solve_problem(problem, "priced", warm_prices=before.prices)
+        verify(problem, warm)
+        size = np.abs(problem.loss[np.arange(problem.shape[0]), anew.maker]).sum()
+        assert warm.objective == pytest.approx(anew.objective, abs=1e-13 * size)
+        if kind != "near-ties":  # there the cheapest plan is not the only one
+            assert np.array_equal(warm.maker, anew.maker)
+        typical = np.median(np.abs(problem.loss)) + np.abs(anew.prices).max()
+        np.testing.assert_allclose(warm.prices, anew.prices, atol=1e-9 * typical)
+
+
+def test_prices_that_are_nonsense_cost_time_alone():
+    made = ADVERSARIAL["fitted"](np.random.default_rng(4), 2_500, 12)
+    anew = solve_problem(made.problem(), "priced")
+    for prices in (np.full(12, 1e6), np.arange(12.0), -np.arange(12.0)):
+        warm = solve_problem(made.problem(), "priced", warm_prices=prices)
+        assert np.array_equal(warm.maker, anew.maker)
