@@ -1,17 +1,19 @@
-# make demo   the main job on embedded data, with a report to look at
-# make test   the tests
-# make lint   ruff and mypy
-# make soak   the service under kills, races, restarts and hostile requests, in full; an hour or two
-# make lock   resolve the dependencies anew (needs uv)
+# make demo        the main job on embedded data, with a report to look at
+# make test        the tests
+# make lint        ruff and mypy
+# make reference   write the generated pages, docs/commands.md and docs/api.md
+# make wheel       build the package into dist
+# make soak        the service under kills, races, restarts and hostile requests, in full; an hour or two
+# make lock        resolve the dependencies anew (needs uv)
 #
-# Each creates .venv on first use; Python 3.11 or newer, pip and make are all it needs.
+# Each creates .venv on first use, with all extras; Python 3.11 or newer, pip and make are all it needs.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& { echo $$p; break; }; done)
 BIN := .venv/bin
 
-.PHONY: demo test lint soak lock clean
+.PHONY: demo test lint reference wheel soak lock clean
 
 demo: .venv/ready
 	$(BIN)/deccaf demo --out deccaf-demo
@@ -24,6 +26,13 @@ lint: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+reference: .venv/ready
+	$(BIN)/python -m deccaf.cli.reference docs/commands.md
+	$(BIN)/python -m deccaf.cli.api_reference docs/api.md
+
+wheel: .venv/ready
+	$(BIN)/python -m hatchling build -t wheel
 
 soak: .venv/ready
 	sh tools/test-packages
@@ -42,4 +51,4 @@ lock:
 		--no-annotate --no-header --quiet --output-file requirements.lock
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis deccaf-demo
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis deccaf-demo dist

@@ -21,11 +21,11 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from deccaf.benchmark.cells import beliefs, limits_of, outcome
+from deccaf.benchmark.kept import with_first
 from deccaf.benchmark.profile import read_profile
 from deccaf.benchmark.run import Scenario
 from deccaf.benchmark.scene import Setting
 from deccaf.benchmark.store import Store
-from deccaf.benchmark.tasks import two_classes
 from deccaf.benchmark.world import Source, settings
 from deccaf.data.costs import Costs
 from deccaf.evaluate.measures import log_loss, roc_auc
@@ -98,8 +98,8 @@ def bounds(
         shift = brentq(lambda by, at=level: expit(at + by).mean() - scene.truth.mean(), -5, 5)
         better = {
             "": known,
-            ", base rate": replace(known, p=two_classes(expit(level + shift))),
-            ", true p": replace(known, p=two_classes(p_true)),
+            ", base rate": replace(known, p=with_first(expit(level + shift))),
+            ", true p": replace(known, p=with_first(p_true)),
         }
         runs = [("ova", ""), ("deccaf-paper", "")]
         runs += [(name, kind) for kind in better for name in ("deccaf", "oracle")]

@@ -24,7 +24,7 @@ from deccaf import Cases, Columns, Costs
 from deccaf.models.cases.classifier import CaseClassifier
 from deccaf.models.decisions.log import DecisionLog
 from deccaf.models.decisions.model import PARTS, DecisionModel
-from deccaf.models.linear.pooled import PooledLogistic
+from deccaf.models.decisions.pooled import PooledLogistic
 from deccaf.models.paper.expertise import HumanExpertiseModel, OneVsAll
 from deccaf.simulate.history import random_history
 from deccaf.simulate.teams.build import paper_group, threshold_cost

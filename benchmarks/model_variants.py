@@ -22,8 +22,8 @@ from scipy.special import expit, log_expit, logit
 
 from deccaf import Cases, Columns, Costs
 from deccaf.models.decisions.log import DecisionLog
+from deccaf.models.decisions.pooled import PooledLogistic
 from deccaf.models.linear.encoding import LinearEncoder
-from deccaf.models.linear.pooled import PooledLogistic
 from deccaf.simulate.history import random_history
 from deccaf.simulate.teams.build import paper_group, threshold_cost
 from deccaf.simulate.teams.team import SyntheticTeam

@@ -28,11 +28,10 @@ from deccaf import Costs
 from deccaf.data.files import write_frame
 from deccaf.estimator import DeCCaF
 from deccaf.service.core import Service
-from deccaf.service.ledger import ledger
-from deccaf.service.ledger.ledger import Actor
+from deccaf.service.ledger import desk, versions
 from deccaf.service.store import database
 from deccaf.service.store import tables as t
-from deccaf.service.web.api.models import add_model, put_in_force
+from deccaf.service.store.keys import Actor
 from deccaf.service.web.app import create_app
 from service_databases import postgres_server
 from service_world import first_key
@@ -78,8 +77,9 @@ def fill(service: Service, people: list[str], cases: int, folder: Path) -> None:
             sa.insert(t.experts),
             [{"name": p, "team_id": team, "display": p, "active": True, "created_at": at} for p in people],
         )
-        made = add_model(c, "m", "benchmark", "0", path.read_bytes(), model.training_, Actor(1), at - 9e4)
-        put_in_force(c, made["id"], "activate", Actor(1), at - 9e4)
+        content, facts, who = path.read_bytes(), model.training_, Actor(1)
+        made = versions.add_version(c, "m", "benchmark", "0", content, facts, who, at - 9e4)
+        versions.put_in_force(c, made.id, who, at - 9e4)
         shift = c.execute(
             sa.insert(t.shifts)
             .values(
@@ -108,11 +108,9 @@ def fill(service: Service, people: list[str], cases: int, folder: Path) -> None:
                 for k, m in enumerate(makers)
             ],
         )
-        pricing = ledger.write_prices(c, shift, makers, rng.random(len(makers)) / 10, "benchmark", None, at)
+        pricing = desk.write_prices(c, shift, makers, rng.random(len(makers)) / 10, "benchmark", None, at)
         for start in range(0, cases, CHUNK):
-            _chunk(
-                c, rng, range(start, min(start + CHUNK, cases)), who, makers, shift, pricing, made["id"], at
-            )
+            _chunk(c, rng, range(start, min(start + CHUNK, cases)), who, makers, shift, pricing, made.id, at)
     if service.engine.dialect.name == "postgresql":
         with service.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as c:
             c.exec_driver_sql("ANALYZE")
@@ -160,7 +158,7 @@ def _chunk(c, rng, numbers, who, makers, shift, pricing, model, at) -> None:  # 
             {
                 **facts,
                 **{name: getattr(row, name) for name in ("case_id", "maker", "state", "method")},
-                "losses": ledger.numbers(values),
+                "losses": numbers(values),
                 "expected_loss": loss,
                 "propensity": 1.0,
                 "created_at": at,
@@ -181,7 +179,7 @@ def measure(url: str, people: list[str], cases: int, folder: Path) -> list[dict[
     rows = []
     with TestClient(create_app(service), follow_redirects=False) as client:
         client.post("/sign-in", data={"key": secret})
-        look = service.watcher.look_now(time.time())
+        look = service.monitor.check_now(time.time())
         rows.append({"page": "a look of the watch", "first": 1000 * look.seconds})
         for path in PATHS:
             times, processor = [], []

@@ -13,10 +13,11 @@ import sys
 import tempfile
 import time
 
+from deccaf.benchmark.kept import read_truth
 from deccaf.benchmark.profile import read_profile
 from deccaf.benchmark.search import Wanted, run_search
 from deccaf.benchmark.store import Store
-from deccaf.benchmark.tasks import fit_cases, fit_experts, predictions, two_classes
+from deccaf.benchmark.tasks import fit_cases, fit_experts
 from deccaf.benchmark.world import Source, build_world, settings
 from deccaf.models.paper.paper_classifier import OFFSETS
 from deccaf.models.paper.spaces import SEARCHES
@@ -50,7 +51,7 @@ def main() -> int:
         each[f"{model}, {space}"] = (time.process_time() - started) / options.trials
     started = time.process_time()
     cases = fit_cases(setting, 1.0)
-    p = two_classes(predictions(cases.tables["predictions"], "p", ["fraud"]))
+    p = read_truth(cases.tables["predictions"], "p", setting.cases.classes)
     fit_experts(setting, 0.057, 1.0, 0, {}, p)
     fits = time.process_time() - started
     return report(each, fits, len(read_profile("paper").grid.alert_rates) * len(profile.grid.ratios),

@@ -1,8 +1,8 @@
-"""Real rosters on the embedded world: what each wish costs, how close its plan is to the best, and streams.
+"""Real rosters on the embedded world: what each constraint costs, how near its plan is to the best; streams.
 
     python benchmarks/rosters.py                       # everything, about ten minutes
     python benchmarks/rosters.py --quick               # small instances, about a minute
-    python benchmarks/rosters.py --only wishes,stream --figures docs/images --cache world.npz
+    python benchmarks/rosters.py --only constraints,stream --figures docs/images --cache world.npz
 
 The world: generated applications, alerts at 5 %, a team of nine, models learned on months 3-5; month 6 is the
 streams' forecast and month 7 (4,457 alerts) is planned. `--cache` keeps the scored months. Exit code 1 if a
@@ -103,8 +103,8 @@ def limits(cases: int) -> np.ndarray:
     return np.append(cases, np.full(PEOPLE, cases // 10))
 
 
-def wishes_of(world: World) -> dict[str, object]:
-    """One wish of each kind, tight enough to bind."""
+def constraints_of(world: World) -> dict[str, object]:
+    """One constraint of each kind, tight enough to bind."""
     loss, n = world["loss7"], len(world["loss7"])
     rng = np.random.default_rng(1)
     opinions = Opinions.of(world["p7"], world["q7"], world["costs"])
@@ -126,22 +126,22 @@ def wishes_of(world: World) -> dict[str, object]:
     }
 
 
-def run_wishes(world: World, quick: bool) -> None:
-    """Each wish alone, and three at once."""
+def run_constraints(world: World, quick: bool) -> None:
+    """Each constraint alone, and three at once."""
     loss, n = world["loss7"], len(world["loss7"])
-    known = wishes_of(world)
+    known = constraints_of(world)
     combinations = [(name,) for name in known] + [
         ("minutes", "fpr", "balance"),
         ("minutes", "reviewers", "fpr"),
         tuple(known),
     ]
-    print(f"\nwishes, {n:,} x {PEOPLE + 1}: at most 1 % in 60 s (prices of the wishes included)")
-    print(f"{'wishes':58}{'seconds':>8}{'gap':>9}{'cost/100':>10}{'price/100':>10}  ")
+    print(f"\nconstraints, {n:,} x {PEOPLE + 1}: at most 1 % in 60 s (prices of the constraints included)")
+    print(f"{'constraints':58}{'seconds':>8}{'gap':>9}{'cost/100':>10}{'price/100':>10}  ")
     free = solve(loss, limits(n)).objective
     for names in combinations:
         some = [known[name] for name in names]
-        plan = solve_constrained(loss, limits(n), wishes=some, time_limit=60)
-        label = ", ".join(wish.name for wish in some) if len(names) < 5 else f"all {len(names)}"
+        plan = solve_constrained(loss, limits(n), constraints=some, time_limit=60)
+        label = ", ".join(constraint.name for constraint in some) if len(names) < 5 else f"all {len(names)}"
         held = plan.relative_gap <= 0.01 and plan.seconds <= 60.5
         verdict = bar(label, held) if len(names) <= 3 else ""  # more at once has no bar
         print(
@@ -150,9 +150,12 @@ def run_wishes(world: World, quick: bool) -> None:
             flush=True,
         )
         if len(names) > 1:
-            for wish in plan.wishes:
-                parts = ", ".join(part.part for part in wish.binding[:3])
-                print(f"    {wish.name:54}{'':17}{'':10}{100 * wish.price / n:10.4f}  {parts}", flush=True)
+            for paid in plan.constraints:
+                parts = ", ".join(part.part for part in paid.binding[:3])
+                print(
+                    f"    {paid.name:54}{'':17}{'':10}{100 * paid.price / n:10.4f}  {parts}",
+                    flush=True,
+                )
 
 
 def run_minutes(quick: bool) -> None:
@@ -163,8 +166,10 @@ def run_minutes(quick: bool) -> None:
     minutes = rng.lognormal(1.5, 0.5, (case.n, 1)) * rng.lognormal(0, 0.2, (1, case.makers))
     share = rng.uniform(0.5, 1.5, case.makers)
     room = share / share.sum() * minutes.mean() * case.n * 1.05
-    wish = HandlingMinutes(minutes, room)
-    plan = solve_constrained(loss, np.full(case.makers, np.inf), wishes=[wish], time_limit=120, prices=False)
+    constraint = HandlingMinutes(minutes, room)
+    plan = solve_constrained(
+        loss, np.full(case.makers, np.inf), constraints=[constraint], time_limit=120, prices=False
+    )
     verdict = bar("minutes, large", plan.relative_gap <= 0.02 and plan.seconds <= 120.5)
     print(f"\nminutes instead of counts, {case.n:,} x {case.makers}: at most 2 % in 120 s")
     print(f"gap {plan.relative_gap:.4%} in {plan.seconds:.1f} s  {verdict}", flush=True)
@@ -176,10 +181,10 @@ def run_quota(world: World) -> None:
     people = range(1, PEOPLE + 1)
     prices, exact = [], True
     for seed in range(10):
-        plan = solve_constrained(loss, limits(n), wishes=[RandomQuota(0.05, seed, among=people)])
-        prices.append(plan.wishes[0].price)
+        plan = solve_constrained(loss, limits(n), constraints=[RandomQuota(0.05, seed, among=people)])
+        prices.append(plan.constraints[0].price)
         exact &= plan.draw.drawn.sum() == round(0.05 * n) and plan.relative_gap <= 1e-9
-    free = plan.wishes[0].without
+    free = plan.constraints[0].without
     print("\nrandom quota of 5 %, ten draws: exact, and its cost")
     print(
         f"costs {100 * np.mean(prices) / n:.4f} per 100 cases, {np.mean(prices) / free:.2%} of the objective"
@@ -204,8 +209,8 @@ def run_double(world: World) -> None:
     for rule in ("majority", "first positive", "cost-optimal", "where it pays"):
         chosen = rule == "where it pays"  # the plan says who gets a second opinion
         opinions = says if chosen else Opinions.of(world["p7"], world["q7"], world["costs"], rule=rule)
-        wish = Reviewers(1 if chosen else count, opinions, among=people, up_to=2 if chosen else None)
-        plan = solve_constrained(loss, limits(n), wishes=[wish], prices=False)
+        constraint = Reviewers(1 if chosen else count, opinions, among=people, up_to=2 if chosen else None)
+        plan = solve_constrained(loss, limits(n), constraints=[constraint], prices=False)
         paid = double_cost(plan.maker, opinions, true)
         bar(f"double review, {rule}", plan.relative_gap <= 0.01)
         work = int((plan.maker > 0).sum())
@@ -297,8 +302,8 @@ def run_fairness(world: World, folder: Path | None) -> None:
     true = true_opinions(world)
     points = []
     for within in np.linspace(widest, 0.0, 10):
-        wish = GroupBand(age, max(float(within), 1e-4), "fpr", opinions=opinions)
-        plan = solve_constrained(loss, limits(n), wishes=[wish], prices=False, gap=1e-4)
+        constraint = GroupBand(age, max(float(within), 1e-4), "fpr", opinions=opinions)
+        plan = solve_constrained(loss, limits(n), constraints=[constraint], prices=False, gap=1e-4)
         points.append((max(float(within), 1e-4), 100 * plan.objective / n))
         more = plan.objective / free.objective - 1
         wrong = true.wrong(np.arange(n), plan.maker[:, None], "fpr")
@@ -335,13 +340,13 @@ def main() -> int:
     """Print the tables; 0 if every bar holds."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", default="wishes,minutes,quota,double,stream,fairness")
+    parser.add_argument("--only", default="constraints,minutes,quota,double,stream,fairness")
     parser.add_argument("--cache", type=Path, help="keep the scored months here (.npz)")
     parser.add_argument("--figures", type=Path, help="folder for the picture of the frontier")
     options = parser.parse_args()
     world = load_world(options.cache, options.quick)
     parts = {
-        "wishes": lambda: run_wishes(world, options.quick),
+        "constraints": lambda: run_constraints(world, options.quick),
         "minutes": lambda: run_minutes(options.quick),
         "quota": lambda: run_quota(world),
         "double": lambda: run_double(world),

@@ -9,7 +9,7 @@ import argparse
 
 from matplotlib.figure import Figure
 
-from deccaf import Capacity, Cases, Columns, Costs, DeCCaF, Decisions
+from deccaf import Capacity, Cases, Columns, Costs, DeCCaF, Decisions, History
 from deccaf.simulate import (
     SyntheticTeam,
     build_alert_sets,
@@ -35,7 +35,7 @@ def main() -> None:
     team = SyntheticTeam.sample([paper_group()], fit, costs, 0, classifier_cost=threshold_cost(fit, costs))
     log = Decisions.from_frame(random_history(team, past, 0), cases=past)
 
-    model = DeCCaF(costs).fit_cases(past, log)
+    model = DeCCaF(costs).fit_history(History.of(past, log))
     day = today.take(range(min(240, len(today))))
     plan = model.assign(day, Capacity.of(dict.fromkeys(team.experts, 15)))
     for line in plan.summary.lines():

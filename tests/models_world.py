@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from scipy.special import softmax
+
+from deccaf.models.model_file import read_model_file, write_model_file
 
 
 @dataclass
@@ -63,3 +67,11 @@ def excess(q: np.ndarray, world: World) -> float:
     rows = np.arange(len(world.truth))
     true = world.chance[rows, :, world.truth]
     return float((true * (np.log(true) - np.log(q[rows, :, world.truth]))).sum(axis=-1).mean())
+
+
+def stored(data: dict[str, object]) -> dict[str, object]:
+    """What `to_dict` gave, after it was written to a model file and read again."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "m.deccaf"
+        write_model_file(path, data, schema=[], training={}, deccaf_version="0")
+        return read_model_file(path).model

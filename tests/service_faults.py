@@ -16,7 +16,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from deccaf.service.ledger import ledger
+from deccaf.service.ledger.check import check
 from deccaf.service.store import database
 from deccaf.service.store import tables as t
 from service_databases import Postgres
@@ -53,7 +53,7 @@ def ledger_faults(url: str) -> list[str]:
     engine = database.connect(url)
     try:
         with database.reading(engine) as connection:
-            return ledger.check(connection)
+            return check(connection)
     finally:
         engine.dispose()
 

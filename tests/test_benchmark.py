@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from deccaf.benchmark import kept, tasks
 from deccaf.benchmark.cells import outcome
 from deccaf.benchmark.cluster import cluster_of
 from deccaf.benchmark.profile import MonthsTable, Profile, read_profile
@@ -24,9 +25,12 @@ from deccaf.benchmark.scene import Setting
 from deccaf.benchmark.store import Store
 from deccaf.benchmark.world import Source
 from deccaf.cli import app
+from deccaf.data.cases import Cases
+from deccaf.data.config import PartsTable
+from deccaf.data.costs import Costs
 from deccaf.data.schema import Columns
-from deccaf.data.tables import Cases
 from deccaf.errors import ConfigError, DataError
+from deccaf.models.methods import learn
 from deccaf.policies import POLICIES as POLICIES_BY_NAME
 from deccaf.policies import Decided, policy
 from deccaf.simulate import generate_applications
@@ -219,10 +223,55 @@ def test_an_outcome_by_hand():
     true_q = np.full((4, 1, 2, 2), 0.5)
     crew = SimpleNamespace(said=np.array([[0], [1], [1], [0]]), true_q=true_q)
     decided = Decided(np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0]))
-    found = outcome(decided, scene, crew, 0.5)
+    found = outcome(decided, scene, crew, Costs.binary(0.5))
     assert (found["fp"], found["fn"], found["tp"], found["tn"]) == (2, 1, 1, 0)
     assert found["cost_per_100"] == pytest.approx(100 * (2 * 0.5 + 1) / 4)
     assert found["expected_cost_per_100"] == pytest.approx(100 * (0.5 + 0.5 * 0.5 + 0.5 * 1) / 4)
+
+
+def test_an_outcome_of_three_classes_by_hand():
+    """The machine takes the first case for the third class and is wrong by 4; ann decides the other two."""
+    costs = Costs.from_matrix([[0, 1, 4], [2, 0, 1], [3, 1, 0]], ["a", "b", "c"])
+    truth = np.array([0, 1, 2])
+    true_q = np.full((3, 1, 3, 3), 1 / 3)
+    crew = SimpleNamespace(said=np.array([[0], [1], [0]]), true_q=true_q)
+    decided = Decided(np.array([0, 1, 1]), np.array([2, 0, 0]))
+    found = outcome(decided, SimpleNamespace(truth=truth, test=truth), crew, costs)
+    assert [found[name] for name in ("n", "fp", "fn", "tp", "tn")] == [3, 1, 1, 1, 0]
+    assert found["cost_per_100"] == pytest.approx(100 * (4 + 0 + 3) / 3)
+    assert found["expected_cost_per_100"] == pytest.approx(100 * (4 + (2 + 1) / 3 + (3 + 1) / 3) / 3)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_predictions_are_kept_for_any_number_of_classes(classes):
+    rng, names = np.random.default_rng(0), ["a", "b", "c"][:classes]
+    p, q = rng.dirichlet(np.ones(classes), 5), rng.dirichlet(np.ones(classes), (5, 2, classes))
+    table = pd.DataFrame(
+        {**kept.truth_columns("p", p, names), **kept.decision_columns(q, ["ann", "bob"], names)}
+    )
+    np.testing.assert_allclose(kept.read_truth(table, "p", names), p, atol=1e-15)
+    again = kept.read_decisions(table, ["ann", "bob"], names)
+    np.testing.assert_allclose(again, q, atol=1e-15)
+    wrong = ~np.eye(classes, dtype=bool)
+    np.testing.assert_array_equal(again[..., wrong], q[..., wrong])
+
+
+def test_deccaf_is_what_users_learn(alerts):
+    """The benchmark's `deccaf` predicts to the last bit what `learn` does from the same history."""
+    cases = Cases.read(alerts, columns=Columns(label="fraud_bool", time="month"))
+    cases = cases.take(np.arange(len(cases)) % 3 == 0)
+    parts = PartsTable(case_parts=("logistic",), decision_parts=("rates", "pooled"))
+    setting = Setting(
+        cases, MonthsTable(train=[3, 4], validation=5, test=6), SMALL.team, "model_score", 3, model=parts
+    )
+    scene, crew, costs = setting.scene(), setting.crew(0.057, 0), Costs.binary(0.057)
+    learned = learn(crew.log(scene), tasks.our_settings(setting), costs)
+    p = learned.chances(scene.test.features, costs.array())
+    found = tasks.fit_cases(setting, 1.0).tables["predictions"]
+    np.testing.assert_array_equal(found["p:1"], p[:, 1])
+    q = learned.decision_chances(scene.test.features, crew.experts)
+    table = tasks.fit_experts(setting, 0.057, 1.0, 0, {}, p).tables["predictions"]
+    np.testing.assert_array_equal(table[f"0>1:{crew.experts[1]}"], q[:, 1, 0, 1])
 
 
 @pytest.mark.parametrize("name", ["quick", "standard", "paper", "own-alerts"])
@@ -239,6 +288,7 @@ def test_the_profiles_can_be_read(name):
         ("[grid]\npolicies = ['deccaf']\nratios = [0.0]\n", "cost ratios are positive"),
         ("[grid]\npolicies = ['deccaf']\nseeds = [1, 1]\n", "stands twice"),
         ("[grid]\npolicies = ['deccaf']\n[serch]\n", "[serch]: unknown key"),
+        ("[grid]\npolicies = ['deccaf']\n[model]\ndecision_parts = ['rate']\n", "did you mean 'rates'"),
     ],
 )
 def test_a_bad_profile_is_named(text, message, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from deccaf import __version__
 from deccaf.errors import CapacityError, ConfigError, DataError, ModelFileError, SolverError
 
-CONFIG = '[costs]\nfalse_positive = 0.5\nfalse_negative = 1.0\n[columns]\ntime = "time"\n'
+CONFIG = '[costs]\nfalse_positive = 0.5\nfalse_negative = 1.0\n[columns]\ncase = "case_id"\n'
 
 
 @pytest.fixture
@@ -48,10 +48,10 @@ def test_each_error_has_its_exit_code() -> None:
 
 def test_check_says_what_was_understood(run, files: dict[str, Path]) -> None:
     code, out, _ = run("check", *arguments(files), "--json")
-    found = {row["what"]: row["found"] for row in json.loads(out)}
+    found = json.loads(out)["facts"]
     assert code == 0
     assert found["cases"] == "8"
-    assert found["features"] == "1 numbers, 1 categories"
+    assert found["features"] == "amount, channel (1 numbers, 1 categories)"
     assert found["labels"] == "0: 62.5%, 1: 37.5%"
     assert found["experts"].startswith("2, with 4 to 4")
 
@@ -64,7 +64,7 @@ WIDE = "case_id," + ",".join(f"c{k}" for k in range(10**5)) + "\n"
     [
         ("cases", "", 3, "the file is empty"),
         ("cases", "case_id,label,time\na0,0,1\n", 3, "no feature column"),
-        ("cases", "case_id;x\na0;1\n", 3, "separated by ';'"),
+        ("cases", "a,b;c,d\n1,2;3,4\n", 3, "columns may be separated in two ways"),
         ("cases", "case_id,x\na0,1\na0,2\n", 3, "'case_id': 1 value(s) stand for more than one case, first: 'a0'"),
         ("cases", "case_id,x,label\na0,1,7\n", 3, "'label': 1 value(s) outside {0, 1}, first: 7 in case 'a0'"),
         ("cases", "case_id,x\na0,1\na1,2\na2,oops\n", 3, "1 of 3 value(s) are no numbers, first: 'oops'"),
@@ -76,10 +76,10 @@ WIDE = "case_id," + ",".join(f"c{k}" for k in range(10**5)) + "\n"
         ("capacity", "expert_id,upper,lower\nann,2,3\n", 3, "3 > 2 for 'ann'"),
         ("capacity", "expert_id,upper\nann,2\nmachine,5\n", 4, "8 cases, capacity 7"),
         ("config", CONFIG + 'lable = "y"\n', 2, "[columns] lable: unknown key"),
-        ("config", "[costs]\nfalse_positive = inf\n", 2, "must be finite"),
-        ("config", "[costs]\nfalse_positive = -1\n", 2, "not negative"),
+        ("config", "[costs]\nfalse_positive = inf\nfalse_negative = 1\n", 2, "must be finite"),
+        ("config", "[costs]\nfalse_positive = -1\nfalse_negative = 1\n", 2, "not negative"),
         ("config", "[costs]\nmatrix = [[1, 2], [3, 0]]\nclasses = [0, 1]\n", 2, "must cost 0, got 1"),
-        ("config", '[costs]\nfalse_positive = "fee"\n', 3, "column 'fee': missing"),
+        ("config", '[costs]\nfalse_positive = "fee"\nfalse_negative = 1\n', 3, "column 'fee': missing"),
     ],
 )  # fmt: skip
 def test_bad_input_ends_in_its_code_and_names_the_offender(

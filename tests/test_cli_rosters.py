@@ -14,7 +14,7 @@ from deccaf import ConfigError, DataError, DeCCaF
 from deccaf.data.config import Config, ConstraintsTable
 from models_world import make_world
 
-WISHES = """
+CONSTRAINTS = """
 [costs]
 false_positive = 0.3
 false_negative = 1.0
@@ -79,7 +79,7 @@ def files(model: DeCCaF, tmp_path_factory: pytest.TempPathFactory) -> Path:
     model.save(folder / "model.deccaf")
     people(460).iloc[400:].drop(columns=["label", "expert", "said"]).to_csv(folder / "today.csv", index=False)
     (folder / "roster.csv").write_text("expert_id,upper\ne0,15\ne1,15\ne2,20\n")
-    (folder / "wishes.toml").write_text(WISHES)
+    (folder / "constraints.toml").write_text(CONSTRAINTS)
     return folder
 
 
@@ -90,13 +90,13 @@ def assign(folder: Path, out: Path, *more: object) -> list[object]:
     ]  # fmt: skip
 
 
-def test_a_plan_grants_the_wishes_of_the_configuration(files: Path, run, tmp_path: Path) -> None:
+def test_a_plan_grants_the_constraints_of_the_configuration(files: Path, run, tmp_path: Path) -> None:
     out = tmp_path / "plan.csv"
-    code, shown, _ = run(*assign(files, out, "--config", files / "wishes.toml", "--json"))
+    code, shown, _ = run(*assign(files, out, "--config", files / "constraints.toml", "--json"))
     assert code == 0
     plan, today = pd.read_csv(out), pd.read_csv(files / "today.csv")
     summary = json.loads(shown)
-    names = [row["wish"] for row in summary["wishes"]]
+    names = [row["constraint"] for row in summary["constraints"]]
     assert names == [
         "handling minutes",
         "reviewers",
@@ -106,7 +106,7 @@ def test_a_plan_grants_the_wishes_of_the_configuration(files: Path, run, tmp_pat
         "balance",
         "random quota",
     ]
-    assert all(row["price"] is not None for row in summary["wishes"])
+    assert all(row["price"] is not None for row in summary["constraints"])
     assert summary["cost"] == pytest.approx(plan["expected_loss"].sum())
     two = today["opinions"] == 2
     assert plan["reviewer_2"].notna().tolist() == two.tolist()
@@ -122,9 +122,9 @@ def test_a_plan_grants_the_wishes_of_the_configuration(files: Path, run, tmp_pat
     human = plan["maker"] != "machine"
     shares = human.groupby(today["work"] >= 4.5).mean()
     assert abs(shares.iloc[0] - shares.iloc[1]) <= 0.2 + 1e-6
-    code, shown, err = run(*assign(files, out, "--config", files / "wishes.toml"))
+    code, shown, err = run(*assign(files, out, "--config", files / "constraints.toml"))
     assert code == 0
-    assert "What each wish costs" in shown
+    assert "What each constraint costs" in shown
     assert "Plan:" in err
 
 
@@ -132,14 +132,14 @@ def test_constraints_in_python(model: DeCCaF) -> None:
     today = people(460).iloc[400:].reset_index(drop=True)
     roster = {"e0": 15, "e1": 15, "e2": 20}
     free = model.assign(today, roster)
-    assert free.wishes is None
+    assert free.constraints is None
     plan = model.assign(today, roster, constraints={"minutes": {"minutes": 3.0, "capacity": {"e2": 30}}})
     assert (plan.table["maker"] == "e2").sum() <= 10
-    assert plan.wishes["price"].tolist() == pytest.approx([plan.summary.cost - free.summary.cost])
-    assert plan.wishes["binds"].tolist() == ["e2"]
+    assert plan.constraints["price"].tolist() == pytest.approx([plan.summary.cost - free.summary.cost])
+    assert plan.constraints["binds"].tolist() == ["e2"]
     batches = np.where(np.arange(60) < 30, "am", "pm")
     split = model.assign(today, roster, batch=batches, constraints={"random": {"share": 0.2}})
-    assert split.wishes["batch"].tolist() == ["am", "pm"]
+    assert split.constraints["batch"].tolist() == ["am", "pm"]
     assert split.table["random"].groupby(batches).sum().tolist() == [6, 6]
     again = model.assign(today, roster, constraints={"reviewers": {"up_to": 2}})
     assert again.summary.cost <= free.summary.cost + 1e-9
@@ -154,7 +154,7 @@ def test_the_log_tells_the_minutes(model: DeCCaF) -> None:
     try:
         plan = model.assign(today, {"e0": 60, "e1": 60, "e2": 60}, constraints=asked)
     finally:
-        del model.pace_
+        model.pace_ = {}
     load = plan.table["maker"].value_counts()
     assert load.get("e0", 0) <= 15
     assert load.get("e1", 0) <= 5
@@ -193,15 +193,28 @@ def test_opinions_need_a_model_of_decisions() -> None:
 
 
 def test_constraints_that_clash_end_with_code_4(files: Path, run, tmp_path: Path) -> None:
-    tight = WISHES.replace("e0 = 60, e1 = 45.5", "e0 = 1, e1 = 1, e2 = 1")
+    tight = CONSTRAINTS.replace("e0 = 60, e1 = 45.5", "e0 = 1, e1 = 1, e2 = 1")
     (tmp_path / "tight.toml").write_text(tight)
     code, _, err = run(*assign(files, tmp_path / "plan.csv", "--config", tmp_path / "tight.toml"))
     assert code == 4
     assert "handling minutes and reviewers clash" in err
     assert not (tmp_path / "plan.csv").exists()
-    code, _, err = run(*assign(files, tmp_path / "p.csv", "--config", files / "wishes.toml", "--dry-run"))
-    assert code == 2
-    assert "do not look at [constraints]" in err
+
+
+def test_dry_runs_and_what_ifs_plan_under_the_constraints(files: Path, run, tmp_path: Path) -> None:
+    given = ("--config", files / "constraints.toml", "--json")
+    code, out, _ = run(*assign(files, tmp_path / "plan.csv", *given))
+    assert code == 0
+    cost = json.loads(out)["cost"]
+    code, _, _ = run(*assign(files, tmp_path / "p.csv", "--dry-run", *given))
+    assert (code, (tmp_path / "p.csv").exists()) == (0, False)
+    code, out, _ = run(*assign(files, tmp_path / "p.csv", "--what-if", "e0=+1", *given))
+    assert (code, (tmp_path / "p.csv").exists()) == (0, False)
+    assert json.loads(out)["now"]["cost"] == pytest.approx(cost)
+    tight = CONSTRAINTS.replace("e0 = 60, e1 = 45.5", "e0 = 1, e1 = 1, e2 = 1")
+    (tmp_path / "tight.toml").write_text(tight)
+    code, _, err = run(*assign(files, tmp_path / "p.csv", "--dry-run", "--config", tmp_path / "tight.toml"))
+    assert (code, "clash" in err) == (4, True)
 
 
 def test_the_columns_that_constraints_name() -> None:

@@ -42,7 +42,7 @@ def test_a_matrix_with_classes(tmp_path: Path) -> None:
     assert costs.classes == ("ok", "bad")
 
 
-COSTS = "[costs]\nfalse_positive = 1\n"
+COSTS = "[costs]\nfalse_positive = 1\nfalse_negative = 1\n"
 
 
 @pytest.mark.parametrize(
@@ -50,14 +50,14 @@ COSTS = "[costs]\nfalse_positive = 1\n"
     [
         (COSTS + "[columns]\nlable = 'y'", r"\[columns\] lable: unknown key.*did you mean 'label'"),
         (COSTS + "[colums]\nlabel = 'y'", r"\[colums\]: unknown key.*did you mean 'columns'"),
-        (COSTS + "fals_negative = 2", "unknown key.*did you mean 'false_negative'"),
+        ("[costs]\nfalse_positive = 1\nfals_negative = 2", "unknown key.*did you mean 'false_negative'"),
         (COSTS + "[model]\nmethod = 'magic'", r"\[model\] method.*'magic'"),
         (COSTS + "[model]\nseed = -1", r"\[model\] seed"),
         (COSTS + "[columns]\nlabel = 3", r"\[columns\] label.*got 3"),
         ("", r"\[costs\]: missing"),
         ("[costs]\nmatrix = [[0, 1], [2, 0]]", "a matrix needs classes"),
-        ("[costs]\nfalse_positive = -1", "not negative, got -1"),
-        ("[costs]\nfalse_positive = inf", "finite"),
+        ("[costs]\nfalse_positive = -1\nfalse_negative = 1", "not negative, got -1"),
+        ("[costs]\nfalse_positive = inf\nfalse_negative = 1", "finite"),
         ("[costs]\nmatrix = [[1, 1], [2, 0]]\nclasses = [0, 1]", "must cost 0, got 1"),
         ("[costs\n", "cannot be read"),
     ],

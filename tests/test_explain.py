@@ -9,7 +9,6 @@ from scipy.special import logit
 
 from deccaf import Costs, DeCCaF
 from deccaf.errors import DataError
-from deccaf.models.contributions import decision_contributions, truth_contributions
 from deccaf.models.decisions.boosted import BoostedDecisions
 from models_world import make_world
 
@@ -30,15 +29,15 @@ def test_contributions_of_logistic_parts_are_exact() -> None:
     )
     one, other = WORLD.features.iloc[[0]], WORLD.features.iloc[[0]].assign(x=2.5)
     team = model.learned_.decisions
-    stretch = [c.kind_ == "isotonic" for c in (*team.calibrators_, model.learned_.classifier.calibrator_)]
+    stretch = [c.kind_ == "isotonic" for c in (*team.calibrators_, *model.learned_.classifier.calibrators_)]
     assert not any(stretch), "a step function has no slope; choose another seed"
     for truth in (0, 1):
-        parts = [decision_contributions(team, case, "e1", truth, 1) for case in (one, other)]
+        parts = [team.contributions(case, "e1", truth, 1) for case in (one, other)]
         q = [team.predict(case, ["e1"])[0, 0, truth, 1] for case in (one, other)]
         moved = parts[1]["total"] - parts[0]["total"]
         assert moved.drop("x").abs().max() == 0
         assert moved["x"] == pytest.approx(logit(q[1]) - logit(q[0]))
-    parts = [truth_contributions(model.learned_.classifier, case, 1) for case in (one, other)]
+    parts = [model.learned_.classifier.contributions(case, 1) for case in (one, other)]
     p = [model.predict_proba(case)[0, 1] for case in (one, other)]
     assert (parts[1] - parts[0]).loc["x", "logistic"] == pytest.approx(logit(p[1]) - logit(p[0]))
 
@@ -54,7 +53,7 @@ def test_contributions_of_trees_are_lightgbms() -> None:
     matrix[:, -2], matrix[:, -1] = 1, 2
     values = part.booster_.predict(matrix, pred_contrib=True)[0]
     assert values.sum() == pytest.approx(part.booster_.predict(matrix, raw_score=True)[0])
-    found = decision_contributions(team, case, "e2", 1, 1)["trees"]
+    found = team.contributions(case, "e2", 1, 1)["trees"]
     slope = team.calibrators_[1].slope_ if team.calibrators_[1].kind_ == "sigmoid" else 1.0
     np.testing.assert_allclose(found, slope * values[:4], rtol=1e-9)
 
@@ -79,7 +78,7 @@ def test_without_a_plan_the_best_maker_is_explained(model: DeCCaF) -> None:
     assert set(found.features["feature"]) == set(WORLD.features.columns)
     with pytest.raises(DataError, match="say which one"):
         model.explain(WORLD.features)
-    with pytest.raises(DataError, match="no case of X is called 'z'"):
+    with pytest.raises(DataError, match="no case is called 'z'"):
         model.explain(WORLD.features, case="z")
 
 

@@ -11,7 +11,8 @@ PACKAGE = Path(__file__).parents[1] / "src" / "deccaf"
 
 # Each room may import from the rooms on the levels before its own, and from itself.
 LEVELS = [
-    {"errors"},
+    {"errors", "progress"},
+    {"optional", "plugins"},
     {"data"},
     {"models", "assign", "evaluate", "simulate"},
     {"planning"},
@@ -66,3 +67,80 @@ def test_imports_point_one_way(path: Path) -> None:
 
 def test_the_map_has_no_empty_rule() -> None:
     assert {room(path) for path in FILES} >= {"errors", "data", "planning", "estimator"}
+
+
+# The floors of the service, as its docstring names them; a name of two parts is a room of its own inside a floor.
+FLOORS = [
+    {"errors"},
+    {"store"},
+    {"ledger"},
+    {"decide"},
+    {"imports"},
+    {"jobs"},
+    {"monitor"},
+    {"core"},
+    {"web.middleware", "web.common"},
+    {"web.api", "web.pages"},
+    {"web.app"},
+    {"demo"},
+    {"run"},
+]
+SERVICE = [path for path in FILES if room(path) == "service"]
+
+
+def floor(name: str) -> str | None:
+    """The floor of a module of the service, by its name below `deccaf.service`."""
+    parts = name.split(".")
+    known = {each for names in FLOORS for each in names}
+    return next((each for each in (".".join(parts[:2]), parts[0]) if each in known), None)
+
+
+def module(path: Path) -> str:
+    parts = path.relative_to(PACKAGE / "service").with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+@pytest.mark.parametrize("path", SERVICE, ids=module)
+def test_the_service_is_built_in_floors(path: Path) -> None:
+    level = {name: k for k, names in enumerate(FLOORS) for name in names}
+    here = floor(module(path))
+    if here is None:
+        assert path.name == "__init__.py", f"{path} is on no floor"
+        return
+    for name in full_imports(path):
+        if name.startswith("deccaf.service."):
+            there = floor(name.removeprefix("deccaf.service."))
+            assert there is not None, f"{path.name}: {name} is on no floor"
+            assert there == here or level[there] < level[here], f"{path.name} imports {name} from above"
+
+
+def full_imports(path: Path) -> list[str]:
+    """What a file imports, with the names of the modules: `from a import b` is `a.b`."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
+
+
+@pytest.mark.parametrize("path", [p for p in SERVICE if module(p).startswith("web")], ids=module)
+def test_http_does_not_know_the_tables(path: Path) -> None:
+    assert "deccaf.service.store.tables" not in full_imports(path)
+
+
+def test_one_module_inserts_assignments() -> None:
+    found = {module(p) for p in SERVICE if "insert(t.assignments)" in p.read_text()}
+    assert found == {"ledger.assignments"}
+
+
+def test_the_service_names_no_module_three_times() -> None:
+    names = [path.stem for path in SERVICE if path.stem != "__init__" and "migrations" not in path.parts]
+    assert [name for name in sorted(set(names)) if names.count(name) > 2] == []
+
+
+def test_folders_of_the_service_are_small_and_say_what_belongs_there() -> None:
+    for folder in {path.parent for path in SERVICE if "migrations" not in path.parts}:
+        assert len(list(folder.glob("*.py"))) <= 15, folder
+        assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text())), folder

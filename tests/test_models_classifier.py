@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import expit, logit
 
 from deccaf.errors import ConfigError, DataError, DeccafWarning
-from deccaf.models.blend import fit_weights, mix, pruned_weights
-from deccaf.models.cases.calibrate import Calibrator
+from deccaf.models.blending.calibrate import Calibrator
+from deccaf.models.blending.weights import fit_weights, mix, pruned_weights
 from deccaf.models.cases.classifier import CaseClassifier, reweighted, unweighted
 from deccaf.models.paper.paper_classifier import OFFSETS, PaperClassifier, initial_score
 from deccaf.models.trees import boosting
-from models_world import World, make_world
+from models_world import World, make_world, stored
 
 FAST = [{"n_estimators": 40, "learning_rate": 0.15, "num_leaves": 4}]
 DART = [{"n_estimators": 20, "boosting_type": "dart", "max_depth": 2, "learning_rate": 0.3}]
@@ -49,7 +47,7 @@ def test_three_classes_and_json(world: World) -> None:
     assert p.shape == (1500, 3)
     base = np.bincount(three.truth) / 1500
     assert boosting.weighted_log_loss(np.log(p), three.truth) < -(base * np.log(base)).sum() - 0.05
-    again = CaseClassifier.from_dict(json.loads(json.dumps(model.to_dict())))
+    again = CaseClassifier.from_dict(stored(model.to_dict()))
     np.testing.assert_allclose(again.predict(three.features), p, atol=1e-12)
 
 
@@ -59,7 +57,7 @@ def test_drift_of_the_prevalence_is_followed() -> None:
     label = (rng.random(8000) < np.where(time == 0, 0.1, 0.3)).astype(int)
     x = pd.DataFrame({"x": rng.normal(size=8000) + label})
     model = CaseClassifier(candidates=FAST).fit(x, label, time=time)
-    assert model.calibrator_.kind_ == "sigmoid"
+    assert model.calibrators_[0].kind_ == "sigmoid"
     assert model.predict(x[time == 1])[:, 1].mean() == pytest.approx(label[time == 1].mean(), abs=0.02)
 
 
@@ -135,7 +133,7 @@ def test_grid_of_offsets_is_searched(world: World) -> None:
     )
     assert len(model.losses_) == 2
     assert model.offset_ == (0.0, 1.0)[int(np.argmin(model.losses_))]
-    again = PaperClassifier.from_dict(json.loads(json.dumps(model.to_dict())))
+    again = PaperClassifier.from_dict(stored(model.to_dict()))
     np.testing.assert_array_equal(again.predict(world.features), model.predict(world.features))
     log_p = np.log(model.predict(world.features[held]))
     loss = boosting.weighted_log_loss(log_p, world.truth[held], weight[held])
@@ -167,7 +165,7 @@ def test_calibration_chooses_what_helps() -> None:
     assert rough.kind_ == "isotonic"
     fixed = np.exp(rough.transform(two(steps)))
     assert np.abs(fixed[:, 1] - np.where(p < 0.5, 0.1, 0.7)).mean() < 0.03
-    again = Calibrator.from_dict(json.loads(json.dumps(rough.to_dict())))
+    again = Calibrator.from_dict(stored(rough.to_dict()))
     np.testing.assert_array_equal(np.exp(again.transform(two(steps))), fixed)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,10 +9,11 @@ import pytest
 from deccaf.data.costs import Costs, expected_loss
 from deccaf.errors import ConfigError, DataError, DeccafWarning
 from deccaf.models.decisions.boosted import BoostedDecisions
-from deccaf.models.decisions.log import DecisionLog, aged
+from deccaf.models.decisions.log import DecisionLog
 from deccaf.models.decisions.model import PARTS, DecisionModel
 from deccaf.models.decisions.rates import ShrunkenRates
-from models_world import World, excess, make_world
+from deccaf.models.rows import aged
+from models_world import World, excess, make_world, stored
 
 N = 1600
 FAST = [{"n_estimators": 25, "learning_rate": 0.3, "num_leaves": 6, "min_data_per_group": 10}]
@@ -101,7 +100,7 @@ def test_json_round_trip(world: World) -> None:
         "pooled": fitted.parts_["pooled"],
         "boosted": BoostedDecisions(FAST).fit(log),
     }
-    again = DecisionModel.from_dict(json.loads(json.dumps(fitted.to_dict())))
+    again = DecisionModel.from_dict(stored(fitted.to_dict()))
     np.testing.assert_allclose(again.predict(world.features), fitted.predict(world.features), atol=1e-12)
     for one, other in zip(
         again.interval(world.features[:9]), fitted.interval(world.features[:9]), strict=True

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from deccaf.errors import DataError, ModelFileError
-from deccaf.models.holdout import holdouts
+from deccaf.models.array_files import array_bytes, read_array
+from deccaf.models.blending.holdout import holdouts
 from deccaf.models.linear.encoding import LinearEncoder, TreeEncoder
-from deccaf.models.packing import pack, unpack
 
 
 @pytest.fixture
@@ -76,20 +77,36 @@ def test_tree_codes_are_those_of_training(table: pd.DataFrame) -> None:
 @pytest.mark.parametrize(
     "array", [np.eye(3), np.arange(4), np.zeros((0, 2)), np.float32([1.5]), np.array([True])]
 )
-def test_arrays_survive_text(array: np.ndarray) -> None:
-    again = unpack(json.loads(json.dumps(pack(array))))
+def test_arrays_come_back_as_they_were(array: np.ndarray) -> None:
+    data = array_bytes(array)
+    again = read_array(data, array.dtype.name, list(array.shape))
     assert again.dtype == array.dtype
     np.testing.assert_array_equal(again, array)
+    assert array_bytes(again) == data
 
 
-def test_damaged_arrays_are_refused() -> None:
-    good = pack(np.eye(2))
-    with pytest.raises(ModelFileError, match="16 bytes"):
-        unpack({**good, "base64": pack(np.ones(2))["base64"]})
-    with pytest.raises(ModelFileError, match="unknown type"):
-        unpack({**good, "type": "object"})
-    with pytest.raises(TypeError):
-        pack(np.array(["text"]))
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: data[:-8], "24 bytes"),
+        (lambda data: data + b"\0", "33 bytes"),
+        (lambda data: data.replace(b"(2, 2)", b"(4, 1)"), r"\[4, 1\] where float64 \[2, 2\] belongs"),
+        (lambda data: data.replace(b"<f8", b"|O8"), "array of object"),
+        (lambda data: data.replace(b"<f8", b">f8"), "which no model holds"),
+        (lambda data: data.replace(b"False", b"True "), "which no model holds"),
+        (lambda data: data[:-8] + np.float64(np.nan).tobytes(), "1 NaN or infinite"),
+    ],
+)
+def test_damaged_arrays_are_refused(change: Callable[[bytes], bytes], message: str) -> None:
+    data = array_bytes(np.eye(2))
+    with pytest.raises(ModelFileError, match=message):
+        read_array(change(data), "float64", [2, 2])
+
+
+@pytest.mark.parametrize("array", [np.array(["text"]), np.array([None]), np.array([np.inf])])
+def test_arrays_that_no_file_holds_are_not_written(array: np.ndarray) -> None:
+    with pytest.raises(ModelFileError):
+        array_bytes(array)
 
 
 # Holding out

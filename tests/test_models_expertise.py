@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from scipy.special import expit, logit
 
 from deccaf.errors import DataError, DeccafWarning
 from deccaf.models.paper.expertise import HumanExpertiseModel, OneVsAll
-from models_world import World, make_world
+from models_world import World, make_world, stored
 
 CANDIDATES = [
     {"boosting_type": "dart", "n_estimators": 30, "max_depth": 2, "learning_rate": 0.2},
@@ -71,7 +69,7 @@ def test_names_and_files(world: World, kind: type[HumanExpertiseModel]) -> None:
     np.testing.assert_allclose(
         table, np.column_stack([everyone[:, 3], everyone.mean(axis=1), everyone[:, 0]])
     )
-    again = kind.from_dict(json.loads(json.dumps(model.to_dict())))
+    again = kind.from_dict(stored(model.to_dict()))
     np.testing.assert_array_equal(again.predict(world.features), everyone)
 
 

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deccaf.errors import ConfigError, DataError
-from deccaf.evaluate.fairness import by_group
+from deccaf.evaluate.fairness import COST, by_group
+from deccaf.evaluate.hidden_reasons import lower_costs, strength_that_undoes, upper_costs
 from deccaf.evaluate.off_policy import Logged, logged, mean_with_interval
 from deccaf.evaluate.propensity import estimate_propensities, given_propensities_notes
 
@@ -125,14 +126,134 @@ def test_wrong_parts_are_named() -> None:
         estimate_propensities(pd.DataFrame({"x": [1.0]}), np.array([0]), 1)
 
 
-def test_groups_have_their_costs_and_rates() -> None:
+def test_groups_have_their_costs_and_rates_with_counts_and_intervals() -> None:
     """Group a: one false positive of two; group b: one false negative of two, which costs 1."""
-    table = by_group([0, 0, 1, 1], [0, 1, 1, 0], [0.0, 0.1, 0.0, 1.0], ["a", "a", "b", "b"])
-    assert table["cost per 100"].tolist() == [pytest.approx(5), pytest.approx(50)]
-    assert table["cases"].tolist() == [2, 2]
-    assert table["false-positive rate"].tolist() == [0.5, 0.0]
-    assert table["false-negative rate"].tolist() == [0.0, 0.5]
-    three = by_group([0, 1, 2], [0, 1, 1], [0.0, 0.0, 1.0], ["a", "a", "a"], classes=3)
-    assert three["accuracy"].tolist() == [pytest.approx(2 / 3)]
+    decided = np.eye(2)[[0, 1, 1, 0]]
+    table = by_group([0, 0, 1, 1], decided, [0.0, 0.1, 0.0, 1.0], ["a", "a", "b", "b"])
+    wide = table.pivot(index="group", columns="measure", values="value")
+    assert wide[COST].tolist() == [pytest.approx(5), pytest.approx(50)]
+    assert wide["share decided positive"].tolist() == [0.5, 0.5]
+    assert wide["false-positive rate"]["a"] == 0.5
+    assert wide["false-negative rate"]["b"] == 0.5
+    counts = table.pivot(index="group", columns="measure", values="cases")
+    assert counts.loc["a", [COST, "false-positive rate", "false-negative rate"]].tolist() == [2, 2, 0]
+    assert np.isnan(wide.loc["a", "false-negative rate"])  # no positive case says anything about it
+    known = table.dropna()
+    assert ((known["low"] <= known["value"]) & (known["value"] <= known["high"])).all()
+    assert (known["low"] >= 0).all()
+    three = by_group([0, 1, 2], np.eye(3)[[0, 1, 1]], [0.0, 0.0, 1.0], ["a", "a", "a"])
+    assert three.set_index("measure")["value"]["accuracy"] == pytest.approx(2 / 3)
     with pytest.raises(DataError, match="lengths differ"):
-        by_group([0], [0, 1], [0.0], ["a"])
+        by_group([0], np.eye(2), [0.0], ["a"])
+
+
+def test_weights_are_bounded_by_the_stated_rule() -> None:
+    """Two thousand cases that agree with weight 2, and one with weight 1000: the cap is a multiple of 2."""
+    rng = np.random.default_rng(0)
+    chance, propensity = np.ones(2001), np.append(np.full(2000, 0.5), 0.001)
+    cost = (rng.random(2001) < 0.1).astype(float)
+    agreed = np.append(rng.random(2000) < 0.5, True)
+    free = logged(chance * agreed, propensity, cost, 0 * cost, 0 * cost + 0.1, 0 * cost + 0.1)
+    found = free.bounded()
+    assert found.cap in (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+    assert found.weight.sum() == pytest.approx(2001)  # they stand for all cases that go to people
+    assert found.effective_cases() > 500 > free.effective_cases()
+    assert found.bias_bound >= found.likely_bias > 0
+    assert found.overlaps()
+    same = logged(chance[:-1] * agreed[:-1], propensity[:-1], *[0 * cost[:-1] + 0.1] * 4)
+    assert same.bounded().cap == np.inf  # nothing stands out
+
+
+def test_a_plan_that_history_never_tried_is_noticed() -> None:
+    """Half of the cases go to people who never got such cases."""
+    n = 400
+    agreed = np.arange(n) % 4 == 0
+    both = logged(agreed, np.full(n, 0.5), *[np.full(n, 0.1)] * 4, asked=np.ones(n))
+    assert not both.overlaps()
+    assert both.reached() == 0.5
+    assert both.bounded().weight.sum() == pytest.approx(n / 2)  # not scaled up to what it says nothing about
+
+
+def test_savings_have_the_same_allowance_for_rare_events() -> None:
+    terms = np.zeros(500)
+    terms[:3] = -9.0
+    found, plain = mean_with_interval(terms, event_below=9.0), mean_with_interval(terms)
+    mirrored = mean_with_interval(-terms, event=9.0)
+    assert (found.low, found.high) == (pytest.approx(-mirrored.high), pytest.approx(-mirrored.low))
+    assert found.low < plain.low
+    assert mean_with_interval(-terms).per_100(least=0.0).low >= 0.0
+
+
+def turnover(rng: np.random.Generator, n: int = 3000) -> tuple[np.ndarray, np.ndarray]:
+    """Six people, of whom the last three come in the middle, when the first two leave; gives who, and chances."""
+    early, late = np.array([1, 1, 1, 0, 0, 0]) / 3, np.array([0, 0, 1, 1, 1, 1]) / 4
+    chance = np.where(np.arange(n)[:, None] < n // 2, early, late)
+    return (chance.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1), chance
+
+
+def test_propensities_are_estimated_among_those_present() -> None:
+    rng = np.random.default_rng(3)
+    who, chance = turnover(rng)
+    features = pd.DataFrame({"x": rng.normal(size=len(who))})
+    found = estimate_propensities(features, who, 6, time=np.arange(len(who)))
+    assert found.random
+    assert np.abs(found.chance - chance).mean() < 0.02
+    assert found.present is not None
+    assert found.present[0].tolist() == [True, True, True, False, False, False]
+    assert "people came and went: of 6 between" in found.notes()[0]
+    blind = estimate_propensities(features, who, 6)
+    assert np.abs(blind.chance - chance).mean() > 0.1
+    # a team that stays is not split up into windows by chance
+    steady = rng.integers(6, size=3000)
+    assert estimate_propensities(features, steady, 6, time=np.arange(3000)).present is None
+
+
+def test_a_rule_by_features_is_found_among_those_present() -> None:
+    rng = np.random.default_rng(4)
+    _, chance = turnover(rng)
+    x = rng.normal(size=len(chance))
+    pull = chance * np.exp(np.outer(x, [1, -1, 0, 1, -1, 0]))
+    chance = pull / pull.sum(axis=1, keepdims=True)
+    who = (chance.cumsum(axis=1) < rng.random((len(x), 1))).sum(axis=1)
+    found = estimate_propensities(pd.DataFrame({"x": x}), who, 6, time=np.arange(len(x)))
+    assert not found.random
+    assert np.abs(found.chance - chance).mean() < 0.04
+
+
+def test_one_person_alone_is_no_rule() -> None:
+    found = estimate_propensities(pd.DataFrame({"x": np.arange(50.0)}), np.zeros(50, np.int64), 1)
+    assert found.random
+    assert found.notes() == []
+    assert (found.chance == 1).all()
+
+
+def test_hidden_reasons_by_hand() -> None:
+    """A rare error counts at most s times and at least 1/s times; one that is likely, at most surely."""
+    costs = np.array([[0.0, 1.0], [0.0, 1.0]])
+    said = np.array([[0.9, 0.1], [0.3, 0.7]])
+    up, down = upper_costs(costs, said, 2.0), lower_costs(costs, said, 2.0)
+    assert (up[0] == [0, 2]).all()
+    assert (down[0] == [0, 0.5]).all()
+    assert (said * up).sum(axis=1) == pytest.approx([0.2, 0.85])
+    assert (said * down).sum(axis=1)[1] == pytest.approx(0.4)  # right at least 0.3 / 2 ... at most 2 x 0.3
+    np.testing.assert_allclose(upper_costs(costs, said, 1.0), costs)
+    assert strength_that_undoes(np.array([1.0, 2.0, 3.0]), np.array([2.0, 1.0, -1.0])) == 2.5
+    assert strength_that_undoes(np.array([1.0, 2.0]), np.array([2.0, 1.0])) == np.inf
+    with pytest.raises(ConfigError, match="strength"):
+        upper_costs(costs, said, 0.5)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10_000), st.floats(1.0, 5.0))
+def test_hidden_reasons_bound_every_reason_of_that_strength(seed: int, strength: float) -> None:
+    """Draw who gets a case by a reason within the strength: the true mean lies between the bounds."""
+    rng = np.random.default_rng(seed)
+    costs, said = rng.random((1, 3)), rng.dirichlet(np.ones(3), 1)
+    shift = np.exp(rng.uniform(-np.log(strength), np.log(strength), 3))
+    # among the logged, decision m is seen with said[m]; for all cases it would be said[m] * weight[m]
+    weight = shift / (said[0] @ shift)
+    if weight.max() > strength or weight.min() < 1 / strength:
+        return
+    true = float((said[0] * weight) @ costs[0])
+    low, high = (float(said[0] @ f(costs, said, strength)[0]) for f in (lower_costs, upper_costs))
+    assert low - 1e-9 <= true <= high + 1e-9

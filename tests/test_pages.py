@@ -12,9 +12,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from deccaf.service.core import Service
+from deccaf.service.store.sessions import SESSION_SECONDS
 from deccaf.service.web.app import create_app
 from deccaf.service.web.pages import routers
-from deccaf.service.web.pages.access import COOKIE, SESSION_SECONDS
+from deccaf.service.web.pages.access import COOKIE
 from pages_world import Person, new_key
 from service_world import EXPERTS, World, bearer, first_key, history, model_file, world
 

@@ -12,6 +12,7 @@ from deccaf.policies import POLICIES, Beliefs, Correctness, Decided, Room, find,
 WITH_PEOPLE = (
     "random",
     "random-experts",
+    "deccaf-blind",
     "ova",
     "ova-optimal",
     "hem-greedy",
@@ -116,6 +117,31 @@ def test_random_is_seeded_and_differs_by_seed():
     first, same, other = (find("random").decide(known, equal_room(known), seed).maker for seed in (1, 1, 2))
     assert (first == same).all()
     assert (first != other).any()
+
+
+@pytest.mark.parametrize("name", [*WITH_PEOPLE, "oracle-without-limits"])
+def test_every_policy_with_people_knows_who_may_get_what(name):
+    known = beliefs()
+    rng = np.random.default_rng(3)
+    eligible = rng.random((60, 4)) < 0.7
+    eligible[:, 0] = True
+    room = Room(np.array([0, 2, 2, 2]), np.array([60, 12, 12, 12]), eligible)
+    found = find(name).decide(known, room, 0)
+    assert eligible[np.arange(60), found.maker].all()
+    if name != "oracle-without-limits":
+        load = np.bincount(found.maker, minlength=4)
+        assert ((room.lower <= load) & (load <= room.upper)).all()
+
+
+@pytest.mark.parametrize("name", ["random-experts", "deccaf-blind"])
+def test_policies_that_draw_say_how_likely_everybody_was(name):
+    known = beliefs()
+    room = Room(np.zeros(4, int), np.array([60, 10, 20, 5]))
+    found = find(name).decide(known, room, 0)
+    load = np.bincount(found.maker, minlength=4)
+    assert found.chances.sum(axis=1) == pytest.approx(1)
+    assert found.chances.sum(axis=0) == pytest.approx(load)
+    assert find("deccaf").decide(known, room, 0).chances is None
 
 
 def test_a_method_of_ones_own_stands_beside_the_others():

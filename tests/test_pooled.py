@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import check_grad
 from scipy.special import softmax
 
-from deccaf.models.contributions import decision_contributions
+from deccaf.models.decisions import pooled
 from deccaf.models.decisions.log import DecisionLog
 from deccaf.models.decisions.model import DecisionModel
+from deccaf.models.decisions.pooled import PooledLogistic, most_coefficients
 from deccaf.models.decisions.rates import ShrunkenRates
 from deccaf.models.linear import block_newton as arrow
-from deccaf.models.linear import pooled
-from deccaf.models.linear.pooled import PooledLogistic, fit_posterior, most_coefficients, telling_features
+from deccaf.models.linear.hierarchical import fit_posterior
+from deccaf.models.linear.selection import most_informative
+from models_world import stored
 
 
 def simulate(experts: int, each: int, seed: int = 0, classes: int = 2) -> tuple[DecisionLog, np.ndarray]:
@@ -181,7 +181,7 @@ def test_weight_counts_like_repetition() -> None:
 def test_json_round_trip() -> None:
     log, _ = simulate(3, 50)
     model = PooledLogistic().fit(log)
-    again = PooledLogistic.from_dict(json.loads(json.dumps(model.to_dict())))
+    again = PooledLogistic.from_dict(stored(model.to_dict()))
     everyone = np.arange(4)
     np.testing.assert_array_equal(
         again.log_table(log.features, everyone), model.log_table(log.features, everyone)
@@ -222,7 +222,7 @@ def test_with_many_classes_it_is_of_right_or_wrong(monkeypatch: pytest.MonkeyPat
     rates = ShrunkenRates().fit(train).log_rows(held.features, held.truth, held.expert)
     loss, plain = (-p[np.arange(len(held)), held.decision].mean() for p in (rows, rates))
     assert loss < plain - 0.05, "it sees that the first feature makes cases easy"
-    again = PooledLogistic.from_dict(json.loads(json.dumps(model.to_dict())))
+    again = PooledLogistic.from_dict(stored(model.to_dict()))
     np.testing.assert_array_equal(again.log_rows(held.features, held.truth, held.expert), rows)
 
 
@@ -254,7 +254,7 @@ def test_contributions_of_right_or_wrong_add_up(monkeypatch: pytest.MonkeyPatch)
             (table := part.log_rows(case, np.array([truth]), np.array([4])))[0, k] - table[0, 0]
             for case in (one, other)
         ]
-        moved = [decision_contributions(model, case, "e04", truth, k)["total"].sum() for case in (one, other)]
+        moved = [model.contributions(case, "e04", truth, k)["total"].sum() for case in (one, other)]
         stretch = model.calibrators_[truth].slope_ if model.calibrators_[truth].kind_ == "sigmoid" else 1.0
         weight = stretch * model.weights_["pooled"]
         assert moved[1] - moved[0] == pytest.approx(weight * (log_odds[1] - log_odds[0]))
@@ -284,9 +284,9 @@ def test_the_most_telling_features_come_first() -> None:
     target, known = rng.integers(0, 2, 500), np.zeros(500, np.int64)
     matrix = rng.normal(size=(500, 6))
     matrix[:, 4] += target
-    assert telling_features(matrix, [2, 1, 1, 2], target, known, np.ones(500), 2) == [3]
-    assert telling_features(matrix, [1, 1, 1, 1, 2], target, known, np.ones(500), 1) != []
-    assert telling_features(matrix, [1] * 6, target, target, np.ones(500), 6) == [0, 1, 2, 3, 4, 5]
+    assert most_informative(matrix, [2, 1, 1, 2], target, known, np.ones(500), 2) == [3]
+    assert most_informative(matrix, [1, 1, 1, 1, 2], target, known, np.ones(500), 1) != []
+    assert most_informative(matrix, [1] * 6, target, target, np.ones(500), 6) == [0, 1, 2, 3, 4, 5]
 
 
 def hard_cases(experts: int = 20, each: int = 150, classes: int = 2) -> DecisionLog:
@@ -316,7 +316,7 @@ def test_hard_cases_are_found_where_there_are_any(classes: int, form: str) -> No
         for m in (model, plain)
     ]
     assert losses[0] < losses[1] - 0.03
-    again = PooledLogistic.from_dict(json.loads(json.dumps(model.to_dict())))
+    again = PooledLogistic.from_dict(stored(model.to_dict()))
     np.testing.assert_array_equal(again.log_rows(held.features, held.truth, held.expert), rows)
     covariance = model.covariance(held.features[:5], np.array([0, 20]))
     assert (np.einsum("ijykk->ijyk", covariance) >= 0).all()

@@ -13,7 +13,7 @@ import pytest
 
 from deccaf.service.web.api.reports import harmless
 from deccaf.service.web.app import PUBLIC
-from deccaf.service.web.limits import too_deep
+from deccaf.service.web.middleware import too_deep
 from service_world import World, history, model_file, shift_body, small_model, world
 
 

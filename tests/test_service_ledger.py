@@ -14,12 +14,14 @@ from alembic.migration import MigrationContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deccaf.service.decide.routing import choose
 from deccaf.service.errors import RefusedError
-from deccaf.service.ledger import ledger
-from deccaf.service.ledger.ledger import Actor, Arrival
+from deccaf.service.ledger import assignments, check, claims, labels, placing
+from deccaf.service.ledger import desk as desks
+from deccaf.service.ledger.case_records import Arrival
+from deccaf.service.ledger.routing import choose
 from deccaf.service.store import database
 from deccaf.service.store import tables as t
+from deccaf.service.store.keys import Actor
 
 SOMEBODY = Actor(None)
 RNG = np.random.default_rng(0)
@@ -61,10 +63,10 @@ def arrival(case_id: str, **losses: float) -> Arrival:
     return Arrival(case_id, "{}", losses, says="0", excluded=())
 
 
-def route(engine: sa.Engine, shift: int, *arrivals: Arrival, at: float = 1.0) -> list[ledger.Placed | None]:
+def route(engine: sa.Engine, shift: int, *arrivals: Arrival, at: float = 1.0) -> list[placing.Placed | None]:
     with database.writing(engine) as connection:
-        desk = ledger.open_desk(connection, shift, at)
-        return ledger.route(connection, desk, arrivals, SOMEBODY, at, RNG)
+        desk = desks.open_desk(connection, shift, at)
+        return placing.route(connection, desk, arrivals, SOMEBODY, at, RNG)
 
 
 def used(engine: sa.Engine) -> dict[str, int]:
@@ -74,7 +76,7 @@ def used(engine: sa.Engine) -> dict[str, int]:
 
 def assert_sound(engine: sa.Engine) -> None:
     with database.reading(engine) as connection:
-        assert ledger.check(connection) == []
+        assert check.check(connection) == []
 
 
 def test_the_migrated_schema_is_the_one_in_the_code(engine: sa.Engine) -> None:
@@ -88,7 +90,7 @@ def test_the_migrated_schema_is_the_one_in_the_code(engine: sa.Engine) -> None:
 def test_a_case_goes_to_the_least_loss_plus_price_with_room(engine: sa.Engine) -> None:
     shift = new_shift(engine, {"machine": None, "ann": 1, "bob": 5})
     with database.writing(engine) as connection:
-        ledger.write_prices(connection, shift, ["machine", "ann", "bob"], [0, 0.3, 0], "test", None, 0)
+        desks.write_prices(connection, shift, ["machine", "ann", "bob"], [0, 0.3, 0], "test", None, 0)
     # ann's price makes bob the better choice: 0.1 + 0.3 > 0.2
     first, second = route(
         engine,
@@ -103,11 +105,10 @@ def test_a_case_goes_to_the_least_loss_plus_price_with_room(engine: sa.Engine) -
     assert used(engine) == {"machine": 1, "ann": 1, "bob": 1}
     with database.reading(engine) as connection:
         assert connection.execute(sa.select(t.decisions.c.maker)).scalars().all() == ["machine"]
-        row = connection.execute(sa.select(t.assignments).where(t.assignments.c.case_id == "a")).one()
-        reason = ledger.reason_of(connection, row)
-    assert reason["losses"] == {"machine": 0.5, "ann": 0.1, "bob": 0.2}
-    assert reason["prices"] == {"machine": 0, "ann": 0.3, "bob": 0}
-    assert reason["propensity"] == 1.0
+        reason = assignments.reason_of(connection, assignments.live_of(connection, "a"))
+    assert reason.losses == {"machine": 0.5, "ann": 0.1, "bob": 0.2}
+    assert reason.prices == {"machine": 0, "ann": 0.3, "bob": 0}
+    assert reason.propensity == 1.0
     assert_sound(engine)
 
 
@@ -123,7 +124,7 @@ def test_the_database_itself_refuses_an_overrun(engine: sa.Engine) -> None:
     with pytest.raises(sa.exc.IntegrityError), database.writing(engine) as connection:
         connection.execute(sa.update(t.roster).values(used=2))
     with pytest.raises(RefusedError, match="ann has no room"), database.writing(engine) as connection:
-        ledger.take(connection, shift, {"ann": 2})
+        desks.take(connection, shift, {"ann": 2})
     assert used(engine) == {"ann": 0}
 
 
@@ -142,7 +143,7 @@ def test_the_record_can_only_grow(engine: sa.Engine, table: str) -> None:
     shift = new_shift(engine, {"machine": None})
     route(engine, shift, arrival("a", machine=0.1))
     with database.writing(engine) as connection:
-        ledger.label(connection, [("a", "1")], SOMEBODY, 2.0)
+        labels.label(connection, [("a", "1")], SOMEBODY, 2.0)
         key = connection.execute(
             sa.insert(t.keys).values(name="k", role="lead", hash="h", created_at=0).returning(t.keys.c.id)
         ).scalar_one()
@@ -161,22 +162,22 @@ def test_a_reviewers_day(engine: sa.Engine) -> None:
     shift = new_shift(engine, {"ann": 5, "bob": 1})
     route(engine, shift, arrival("a", ann=0.1, bob=0.9), arrival("b", ann=0.1, bob=0.9))
     with database.writing(engine) as connection:
-        first = ledger.claim_next(connection, "ann", SOMEBODY, 10.0, 60.0)
-        again = ledger.claim_next(connection, "ann", SOMEBODY, 20.0, 60.0)
-    assert first == {"case_id": "a", "claimed_until": 70.0}
-    assert again == {"case_id": "a", "claimed_until": 80.0}, "an open claim is given again, and extended"
+        first = claims.claim_next(connection, "ann", SOMEBODY, 10.0, 60.0)
+        again = claims.claim_next(connection, "ann", SOMEBODY, 20.0, 60.0)
+    assert first == ("a", 70.0)
+    assert again == ("a", 80.0), "an open claim is given again, and extended"
     with database.writing(engine) as connection:
-        ledger.decide(connection, "a", "ann", "1", 12.5, SOMEBODY, 30.0)
+        claims.decide(connection, "a", "ann", "1", 12.5, SOMEBODY, 30.0)
     with pytest.raises(RefusedError, match="decided already"), database.writing(engine) as connection:
-        ledger.decide(connection, "a", "ann", "0", None, SOMEBODY, 31.0)
+        claims.decide(connection, "a", "ann", "0", None, SOMEBODY, 31.0)
     with pytest.raises(RefusedError, match="not assigned to bob"), database.writing(engine) as connection:
-        ledger.decide(connection, "b", "bob", "0", None, SOMEBODY, 31.0)
+        claims.decide(connection, "b", "bob", "0", None, SOMEBODY, 31.0)
     with database.writing(engine) as connection:
-        assert ledger.claim_next(connection, "ann", SOMEBODY, 40.0, 60.0)["case_id"] == "b"
-        moved = ledger.hand_back(connection, "b", "ann", "knows the applicant", SOMEBODY, 50.0, RNG)
+        assert claims.claim_next(connection, "ann", SOMEBODY, 40.0, 60.0).case_id == "b"
+        moved = claims.hand_back(connection, "b", "ann", "knows the applicant", SOMEBODY, 50.0, RNG)
     assert moved.maker == "bob"
     with database.writing(engine) as connection:
-        assert ledger.hand_back(connection, "b", "bob", "too busy", SOMEBODY, 60.0, RNG) is None
+        assert claims.hand_back(connection, "b", "bob", "too busy", SOMEBODY, 60.0, RNG) is None
     assert used(engine) == {"ann": 1, "bob": 0}, "nobody is left for b; it waits"
     with database.reading(engine) as connection:
         events = (
@@ -190,11 +191,11 @@ def test_expired_claims_go_to_the_next_best(engine: sa.Engine) -> None:
     shift = new_shift(engine, {"ann": 5, "bob": 5})
     route(engine, shift, arrival("a", ann=0.1, bob=0.9))
     with database.writing(engine) as connection:
-        ledger.claim_next(connection, "ann", SOMEBODY, 10.0, 60.0)
-        assert ledger.expire_claims(connection, 60.0, RNG) == []
-        assert ledger.expire_claims(connection, 71.0, RNG) == ["a"]
+        claims.claim_next(connection, "ann", SOMEBODY, 10.0, 60.0)
+        assert claims.expire_claims(connection, 60.0, RNG) == []
+        assert claims.expire_claims(connection, 71.0, RNG) == ["a"]
     with pytest.raises(RefusedError, match="not assigned to ann"), database.writing(engine) as connection:
-        ledger.decide(connection, "a", "ann", "1", None, SOMEBODY, 72.0)
+        claims.decide(connection, "a", "ann", "1", None, SOMEBODY, 72.0)
     assert used(engine) == {"ann": 0, "bob": 1}
     assert_sound(engine)
 
@@ -204,7 +205,7 @@ def test_who_is_absent_gets_nothing_and_their_work_goes_to_others(engine: sa.Eng
     route(engine, shift, *[arrival(f"a{k}", ann=0.1, bob=0.9) for k in range(3)])
     with database.writing(engine) as connection:
         connection.execute(sa.update(t.roster).where(t.roster.c.maker == "ann").values(absent=True))
-        assert ledger.release_work(connection, shift, "ann", None, "ill", SOMEBODY, 5.0, RNG) == 3
+        assert claims.release_work(connection, shift, "ann", None, "ill", SOMEBODY, 5.0, RNG) == 3
     assert used(engine) == {"ann": 0, "bob": 1}, "bob has room for one; two wait"
     assert route(engine, shift, arrival("b", ann=0.0))[0] is None
     assert_sound(engine)
@@ -214,10 +215,10 @@ def test_labels_come_late_and_can_be_corrected(engine: sa.Engine) -> None:
     shift = new_shift(engine, {"machine": None})
     route(engine, shift, arrival("a", machine=0.1))
     with database.writing(engine) as connection:
-        ledger.label(connection, [("a", "1")], SOMEBODY, 5.0)
-        ledger.label(connection, [("a", "0")], SOMEBODY, 6.0)
+        labels.label(connection, [("a", "1")], SOMEBODY, 5.0)
+        labels.label(connection, [("a", "0")], SOMEBODY, 6.0)
     with pytest.raises(RefusedError, match="no case 'z'"), database.writing(engine) as connection:
-        ledger.label(connection, [("z", "1")], SOMEBODY, 7.0)
+        labels.label(connection, [("z", "1")], SOMEBODY, 7.0)
     with database.reading(engine) as connection:
         assert connection.execute(sa.select(t.cases.c.label)).scalar() == "0"
         assert connection.execute(sa.select(t.labels.c.label).order_by(t.labels.c.id)).scalars().all() == [
@@ -229,11 +230,11 @@ def test_labels_come_late_and_can_be_corrected(engine: sa.Engine) -> None:
 def test_a_roster_that_grows_keeps_its_prices(engine: sa.Engine) -> None:
     shift = new_shift(engine, {"machine": None, "bob": 5})
     with database.writing(engine) as connection:
-        ledger.write_prices(connection, shift, ["machine", "bob"], [0, 0.7], "test", None, 0)
+        desks.write_prices(connection, shift, ["machine", "bob"], [0, 0.7], "test", None, 0)
         connection.execute(
             sa.insert(t.roster).values(shift_id=shift, maker="ann", capacity=2, lower=0, used=0, absent=False)
         )
-        desk = ledger.open_desk(connection, shift, 1.0)
+        desk = desks.open_desk(connection, shift, 1.0)
     assert desk.makers == ("machine", "ann", "bob")
     assert desk.prices.tolist() == [0, 0, 0.7]
 

@@ -17,11 +17,11 @@ from deccaf.cli import app
 from deccaf.service import run
 from deccaf.service.core import Service
 from deccaf.service.demo import Play, Stage, build_stage, furnish
-from deccaf.service.jobs import jobs, refit
-from deccaf.service.ledger import ledger
+from deccaf.service.jobs import process, records
+from deccaf.service.ledger import claims
 from deccaf.service.store import database
 from deccaf.service.store import tables as t
-from deccaf.service.store.keys import KeyRing
+from deccaf.service.store.keys import Actor, KeyRing
 from service_world import first_key, history, world
 
 
@@ -86,7 +86,7 @@ def playing(stage: Stage, folder: Path, **options: float) -> Iterator[tuple[Serv
 
 
 def wait_for(service: Service, table: sa.Table, rows: int) -> int:
-    deadline, found = time.monotonic() + 60, 0
+    deadline, found = time.monotonic() + 300, 0
     while found < rows and time.monotonic() < deadline:
         time.sleep(0.2)
         found = service.read(lambda c: c.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
@@ -104,7 +104,7 @@ def test_the_demo_shows_its_trouble(stage: Stage, tmp_path: Path, trouble: bool)
     options = {"trouble_after": 0.0} if trouble else {}
     with playing(stage, tmp_path, **options) as (service, _):
         assert wait_for(service, t.cases, 300) >= 300
-        alerts = service.watcher.look_now(time.time()).alerts
+        alerts = service.monitor.check_now(time.time()).alerts
     shifted = {alert.subject for alert in alerts if alert.kind == "drift"}
     assert ("credit_risk_score" in shifted) == trouble
     assert trouble or alerts == []
@@ -127,13 +127,13 @@ def test_a_refit_is_done_in_the_background(tmp_path: Path) -> None:
         said = [{"case_id": row.case_id, "label": row.label} for row in past.itertuples()]
         with database.writing(desk.service.engine) as connection:
             for row in past.itertuples():
-                ledger.decide(
+                claims.decide(
                     connection,
                     row.case_id,
                     row.expert,
                     json.dumps(row.decision),
                     5.0,
-                    ledger.Actor(None),
+                    Actor(None),
                     1.0,
                 )
         assert desk.machine.post("/v1/labels", json={"labels": said}).status_code == 200
@@ -170,12 +170,12 @@ def engine(database_url: str) -> sa.Engine:
 
 def enqueue(engine: sa.Engine) -> int:
     with database.writing(engine) as connection:
-        return jobs.enqueue(connection, "refit", {"name": "x", "activate": False}, 1, 0.0)
+        return records.enqueue(connection, "refit", {"name": "x", "activate": False}, 1, 0.0)
 
 
 def take(engine: sa.Engine, worker: str, at: float) -> int | None:
     with database.writing(engine) as connection:
-        return jobs.take(connection, worker, at)
+        return records.take(connection, worker, at)
 
 
 def test_a_job_whose_process_died_is_taken_up_again_a_few_times(engine: sa.Engine) -> None:
@@ -183,11 +183,11 @@ def test_a_job_whose_process_died_is_taken_up_again_a_few_times(engine: sa.Engin
     assert take(engine, "one", 10.0) == job
     assert take(engine, "two", 20.0) is None, "the first one may still live"
     with database.writing(engine) as connection:
-        assert jobs.beat(connection, job, "one", 20.0)
+        assert records.beat(connection, job, "one", 20.0)
     assert take(engine, "two", 30.0) is None
     assert take(engine, "two", 40.0) == job
     with database.writing(engine) as connection:
-        assert not jobs.beat(connection, job, "one", 41.0), "the first one has lost it"
+        assert not records.beat(connection, job, "one", 41.0), "the first one has lost it"
     assert take(engine, "three", 60.0) == job
     assert take(engine, "four", 80.0) is None
     with database.reading(engine) as connection:
@@ -198,7 +198,7 @@ def test_a_job_whose_process_died_is_taken_up_again_a_few_times(engine: sa.Engin
 def test_a_refit_that_cannot_be_says_why(engine: sa.Engine, database_url: str) -> None:
     job = enqueue(engine)
     take(engine, "one", time.time())
-    refit.run(database_url, job, "one")
+    process.run(database_url, job, "one")
     with database.reading(engine) as connection:
         row = connection.execute(sa.select(t.jobs)).one()
     assert row.state == "failed"

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from deccaf import Cases, Columns, Costs, DataError, DeccafWarning, Decisions, Schema
-from deccaf.data.tables import latest_share
+from deccaf.data.cases import latest_share
 
 
 def test_every_column_gets_its_part(cases_frame: pd.DataFrame) -> None:
@@ -41,7 +41,7 @@ def test_new_cases_are_cast_to_the_stored_levels(cases_frame: pd.DataFrame) -> N
     cases = Cases.from_frame(new, schema=Schema.from_dict(schema.to_dict()))
     assert cases.features["channel"].isna().tolist() == [False, True]
     assert list(cases.features["channel"].cat.categories) == ["branch", "phone", "web"]
-    assert schema.unseen(new) == {"channel": 1}
+    assert schema.unseen(new, cases.features) == {"channel": 1}
     assert list(cases.ids) == [7, 9]
 
 

@@ -15,7 +15,7 @@ from deccaf.simulate.teams.config import TeamConfig
 from deccaf.simulate.teams.features import TeamFeatures
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments" / "teams"
-COSTS = "[costs]\nfalse_positive = 0.057\n"
+COSTS = "[costs]\nfalse_positive = 0.057\nfalse_negative = 1.0\n"
 
 
 def read(folder: Path, text: str) -> TeamConfig:

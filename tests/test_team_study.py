@@ -121,7 +121,8 @@ def test_the_command_writes_everything(tmp_path: Path) -> None:
     )
     frame.to_parquet(tmp_path / "cases.parquet")
     (tmp_path / "team.toml").write_text(
-        "[costs]\nfalse_positive = 0.5\n[features]\nscore = 'model_score'\n[[group]]\nexperts = 3\n"
+        "[costs]\nfalse_positive = 0.5\nfalse_negative = 1.0\n"
+        "[features]\nscore = 'model_score'\n[[group]]\nexperts = 3\n"
     )
     out = tmp_path / "out"
     command(tmp_path / "cases.parquet", tmp_path / "team.toml", out, per_case=2, seed=1, as_json=True)

@@ -16,14 +16,13 @@ import pandas as pd
 import pytest
 
 from deccaf.errors import ConfigError
+from deccaf.models.budgets import Choice, Range, candidates
 from deccaf.models.paper.spaces import (
     CLASSIFIER,
     CLASSIFIER_DEPTH_2,
     EXPERTISE,
     SEARCHES,
     Budget,
-    Choice,
-    Range,
     Search,
 )
 from deccaf.models.paper.tuning import Tuned, tune
@@ -232,3 +231,16 @@ def test_unknown_budget_and_storage() -> None:
         Budget(0, 0)
     with pytest.raises(ConfigError, match="empty"):
         Range(2, 2)
+
+
+def test_larger_budgets_try_more_settings_within_their_spaces() -> None:
+    known = [{"max_depth": 2}]
+    quick, standard = (candidates(known, EXPERTISE.space, budget, 0) for budget in ("quick", "standard"))
+    assert quick == known
+    assert standard[:1] == known
+    assert len(standard) == 21
+    assert all(2 <= setting["max_depth"] <= 20 for setting in standard)
+    assert all(0.005 <= setting["learning_rate"] <= 0.5 for setting in standard[1:])
+    assert candidates(known, EXPERTISE.space, "standard", 0) == standard
+    with pytest.raises(ConfigError, match="did you mean 'quick'"):
+        candidates(known, EXPERTISE.space, "quik", 0)

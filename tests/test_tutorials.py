@@ -51,7 +51,7 @@ def test_a_tutorial_can_be_typed_along(
     [
         ("plan_a_day.py", ["--rows", "60000"]),
         ("worth_of_an_hour.py", ["--cases", "600"]),
-        ("price_of_wishes.py", ["--cases", "600"]),
+        ("price_of_constraints.py", ["--cases", "600"]),
     ],
 )
 def test_an_example_draws(

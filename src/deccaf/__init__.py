@@ -4,27 +4,32 @@ deccaf learns from history how each reviewer decides, and assigns every new case
 machine, so that the expected cost of errors is least and nobody gets more work than they can do.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from deccaf.data.capacity import Capacity
-from deccaf.data.costs import MACHINE, Costs, expected_loss
-from deccaf.data.schema import Columns, Schema
-from deccaf.data.tables import Cases, Decisions
-from deccaf.errors import (
-    CapacityError,
-    ConfigError,
-    DataError,
-    DeccafError,
-    DeccafWarning,
-    ModelFileError,
-    SolverError,
-)
+from deccaf.optional import lazy_names
 
 if TYPE_CHECKING:
+    from deccaf.data.capacity import Capacity
+    from deccaf.data.cases import Cases
+    from deccaf.data.costs import MACHINE, Costs, expected_loss
+    from deccaf.data.decisions import Decisions
+    from deccaf.data.history import History
+    from deccaf.data.schema import Columns, Schema
+    from deccaf.errors import (
+        CapacityError,
+        ConfigError,
+        DataError,
+        DeccafError,
+        DeccafWarning,
+        DriftError,
+        ModelFileError,
+        SolverError,
+    )
     from deccaf.estimator import DeCCaF
+    from deccaf.evaluate.scorer import make_cost_scorer
     from deccaf.planning import Plan
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "MACHINE",
@@ -39,27 +44,30 @@ __all__ = [
     "DeccafError",
     "DeccafWarning",
     "Decisions",
+    "DriftError",
+    "History",
     "ModelFileError",
     "Plan",
     "Schema",
     "SolverError",
     "__version__",
     "expected_loss",
+    "make_cost_scorer",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """The estimator is imported when it is asked for: its libraries take seconds."""
-    if name == "DeCCaF":
-        from deccaf.estimator import DeCCaF
-
-        return DeCCaF
-    if name == "Plan":
-        from deccaf.planning import Plan
-
-        return Plan
-    raise AttributeError(f"module 'deccaf' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "deccaf.data.capacity": "Capacity",
+        "deccaf.data.costs": "MACHINE Costs expected_loss",
+        "deccaf.data.history": "History",
+        "deccaf.data.schema": "Columns Schema",
+        "deccaf.data.cases": "Cases",
+        "deccaf.data.decisions": "Decisions",
+        "deccaf.errors": "CapacityError ConfigError DataError DeccafError "
+        "DeccafWarning DriftError ModelFileError SolverError",
+        "deccaf.estimator": "DeCCaF",
+        "deccaf.evaluate.scorer": "make_cost_scorer",
+        "deccaf.planning": "Plan",
+    },
+)

@@ -12,11 +12,14 @@ code  meaning
 4     no feasible plan
 5     the solver gave up
 6     bad model file
+7     cases unlike those learned from (--strict)
 ====  ==========================================
 """
 
 from __future__ import annotations
 
+import sys
+import warnings
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -60,6 +63,12 @@ class ModelFileError(DeccafError):
     exit_code = 6
 
 
+class DriftError(DeccafError):
+    """Cases that are unlike those that a model learned from, where the caller asked to be strict."""
+
+    exit_code = 7
+
+
 class DeccafWarning(UserWarning):
     """Something the user should know that does not stop the work."""
 
@@ -70,6 +79,15 @@ def show(value: Any) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """'; did you mean ...?' where a known name is close, else nothing."""
-    close = get_close_matches(name, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    """'; did you mean ...?' where a known name is close, whatever its case and the blanks around it."""
+    names = {str(other).strip().casefold(): str(other) for other in known if str(other) != name}
+    close = get_close_matches(name.strip().casefold(), list(names), n=1)
+    return f"; did you mean {names[close[0]]!r}?" if close else ""
+
+
+def warn(message: str) -> None:
+    """A `DeccafWarning` that points at the line of the user's which led to it, not into deccaf."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "deccaf":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, DeccafWarning, stacklevel=level)

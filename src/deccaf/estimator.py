@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils import Tags
@@ -18,34 +21,41 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 import deccaf
 from deccaf.assign import Opinions
 from deccaf.data.capacity import Capacity
-from deccaf.data.config import ConstraintsTable
-from deccaf.data.costs import MACHINE, Costs
-from deccaf.data.frames import CASE, Input, as_pandas, default_names, feature_frame, read_input, same_kind
-from deccaf.data.history import History
+from deccaf.data.cases import Cases
+from deccaf.data.config import Config, ConstraintsTable
+from deccaf.data.costs import MACHINE, Costs, review_costs
+from deccaf.data.decisions import Decisions
+from deccaf.data.frames import as_pandas, default_names, read_input, same_kind
+from deccaf.data.history import History, per_row
+from deccaf.data.learnable import learnable
+from deccaf.data.names import names_of
 from deccaf.data.schema import Columns, Schema
-from deccaf.data.tables import Cases, Decisions, class_codes, names_of
-from deccaf.errors import ConfigError, DataError, ModelFileError, did_you_mean, show
-from deccaf.evaluate.drift import profile
+from deccaf.data.values import class_codes
+from deccaf.errors import ConfigError, DataError, DriftError, ModelFileError, did_you_mean, show
+from deccaf.evaluate.audit import audit
+from deccaf.evaluate.drift import Comparison
+from deccaf.evaluate.people import People
+from deccaf.evaluate.training import training_facts
+from deccaf.models.blending.holdout import described, holdouts
 from deccaf.models.methods import METHODS, Learned, Scores, Settings, learn
 from deccaf.models.model_file import read_model_file, write_model_file
-from deccaf.planning.constraints import (
-    Granter,
-    all_columns,
-    needs_opinions,
-    plan_with_wishes,
-    read_constraints,
-)
+from deccaf.models.protocols import CasePart, DecisionPart
+from deccaf.planning.constraints import needs_opinions, read_constraints
 from deccaf.planning.explain import Explanation, explain_case
-from deccaf.planning.plan import Plan, Scored, check_batches, make_plan, roster_notes
+from deccaf.planning.intake import Chunk, Intake, stacked
+from deccaf.planning.intervals import can_tell, loss_intervals
+from deccaf.planning.plan import Plan, public_table
+from deccaf.planning.planner import make_plan, roster_notes
+from deccaf.planning.scored import Parts, Scored, no_scores
+from deccaf.planning.terms import Terms
+from deccaf.planning.what_if import Scenario, WhatIf, WhatIfs, what_ifs
+from deccaf.progress import Step, silent
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 CELLS = 4_000_000
 """Chances (cases x experts x truths x decisions) that are held at once while scoring."""
-MANY_GROUPS = 50
-"""A group column with at least so many groups names what belongs together; with fewer, a kind of case."""
-_NOBODY = pd.Series([], dtype=str)
 
 
 class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -66,8 +76,11 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         Age at which history counts half: a number, or a length of time where times are dates.
     categorical
         Columns of numbers that are names.
+    columns
+        Which column plays which part, where X has more than features (as a `[columns]` table says it).
     case_parts, decision_parts
-        Which models to blend (`deccaf.models.cases.classifier.PARTS`, `deccaf.models.decisions.model.PARTS`).
+        Which models to blend: names (`deccaf.plugins.CASE_PARTS`, `DECISION_PARTS`) or objects of your own
+        (`deccaf.models.protocols`).
     seed
         The same seed gives the same model and the same plans.
 
@@ -76,6 +89,8 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
     experts_ : everyone who was learned from, sorted
     classes_ : the classes, in the order of the costs
     costs_, schema_ : the costs in force, and the features that were seen
+    columns_ : the parts that columns play in files of cases
+    pace_ : decisions an hour, by expert, where the log has seconds
     training_ : facts about the history, for a file or a person
     """
 
@@ -88,8 +103,9 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         review_cost: float | Mapping[str, float] = 0.0,
         half_life: Any = None,
         categorical: Sequence[str] = (),
-        case_parts: Sequence[str] = ("logistic", "boosted"),
-        decision_parts: Sequence[str] = ("rates", "pooled", "boosted"),
+        columns: Columns | None = None,
+        case_parts: Sequence[str | CasePart] = ("logistic", "boosted"),
+        decision_parts: Sequence[str | DecisionPart] = ("rates", "pooled", "boosted"),
         seed: int = 0,
     ) -> None:
         self.costs = costs
@@ -98,6 +114,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         self.review_cost = review_cost
         self.half_life = half_life
         self.categorical = categorical
+        self.columns = columns
         self.case_parts = case_parts
         self.decision_parts = decision_parts
         self.seed = seed
@@ -120,63 +137,83 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         decided. Several: `decisions`, a table with `case_id`, `expert_id` and `decision`, whose ids are the
         `case_id` column or the index of X. Without either only the machine is learned. With `time` the
         latest cases are held out to choose between models; rows of one `group` are never split.
+
+        Columns that are certainly leaks (the label or the decision itself, an id) are left out unless
+        `columns` names them as features; they, and what looks like a leak, are said as a `DeccafWarning`.
         """
         X, names = self._remember_columns(X)
         costs, label = self._classes(y)
-        table = read_input(X, costs, names)
-        _same_length("y", label, len(table))
-        columns = Columns(categorical=tuple(self.categorical))
-        schema = Schema.infer(table.frame, columns, {CASE, *costs.columns})
-        times, groups = _series(time, len(table), "time"), _series(group, len(table), "group")
-        case, who, said, when = _decisions(table, costs, expert, decision, decisions)
-        weight = _weights(sample_weight)
-        features = feature_frame(table, schema)
-        history = History(features, label, table.amounts, times, groups, weight, case, who, said, when)
-        return self._learn(history, costs, schema)
-
-    def fit_cases(
-        self, cases: Cases, decisions: Decisions | None = None, *, columns: Columns | None = None
-    ) -> Self:
-        """Learn from checked tables, as the command line does.
-
-        Rows of one group are kept together by the first group column of at least 50 groups (patients, not age
-        bands). `columns` is remembered to read new files.
-        """
-        if cases.label is None:
-            raise DataError("cases have no label column; name it under [columns] label")
-        costs = self._given_costs(cases.classes)
-        self.classes_ = np.array(costs.classes)
-        self.n_features_in_ = len(cases.schema.names)
-        self.feature_names_in_ = np.array(cases.schema.names, dtype=object)
-        case, who, said, when = np.zeros(0, np.int64), _NOBODY, np.zeros(0, np.int64), None
-        if decisions is not None:
-            case, who, said = cases.positions(decisions.case), decisions.expert, decisions.decision
-            when = decisions.time
-        group = splitting_group(cases)
-        history = History(
-            cases.features, cases.label, cases.amounts, cases.time, group, None, case, who, said, when
+        roles = self.columns or Columns()
+        history = History.from_arrays(
+            read_input(X, costs, names, roles.case),
+            label,
+            costs,
+            columns=self.columns,
+            categorical=tuple(self.categorical),
+            expert=expert,
+            decision=decision,
+            decisions=decisions,
+            time=time,
+            group=group,
+            weight=sample_weight,
         )
-        self.columns_ = columns or Columns()
-        if decisions is not None and decisions.seconds is not None:
-            each = decisions.seconds.groupby(decisions.expert.to_numpy()).median()
-            self.pace_ = {str(name): 3600.0 / value for name, value in each.items() if value > 0}
-        return self._learn(history, costs, cases.schema)
+        found = audit(history, roles)
+        found.warn()
+        return self._learn(found.history, costs)
+
+    def fit_history(self, history: History, classifier: Any = None, *, step: Step = silent) -> Self:
+        """Learn from a history, as the command line, the service and the backtest do.
+
+        A `classifier` that the same method fitted on the same cases before is taken as it is. `step` hears
+        what is being learned.
+        """
+        self._check_settings()
+        costs = self.costs
+        if costs is None:
+            classes = history.cases.classes
+            costs = Costs.from_matrix((1.0 - np.eye(len(classes))).tolist(), classes)
+        self.classes_ = np.array(costs.classes)
+        self.n_features_in_ = len(history.schema.names)
+        self.feature_names_in_ = np.array(history.schema.names, dtype=object)
+        return self._learn(history, costs, classifier, step)
+
+    @classmethod
+    def from_config(cls, config: Config) -> Self:
+        """An estimator as a configuration file describes it."""
+        return cls(
+            config.costs.build(),
+            review_cost=config.costs.review_cost,
+            columns=config.columns,
+            **{name: _as_tuple(value) for name, value in config.model.model_dump().items()},
+        )
+
+    def with_costs(self, costs: Costs, review_cost: float | Mapping[str, float] | None = None) -> Self:
+        """The same fitted model with other costs: nothing is learned anew."""
+        check_is_fitted(self)
+        if costs.classes != self.costs_.classes:
+            raise ConfigError(
+                f"costs: classes {list(costs.classes)}, but the model knows {list(self.costs_.classes)}"
+            )
+        if self.method != "deccaf" and costs.to_dict() != self.costs_.to_dict():
+            raise ConfigError(
+                f"costs: a model of method {self.method!r} is trained for its costs; fit it again with these"
+            )
+        other = copy.copy(self)
+        other.costs = other.costs_ = costs
+        if review_cost is not None:
+            other.review_cost = review_cost
+        other._check_settings()
+        return other
 
     def predict_proba(self, X: Any) -> Array:
         """(cases, K): the chance of each truth."""
-        table = self._read(X)
-        p = np.empty((len(table), len(self.classes_)))
-        for part, scores in self._chunks(table, ()):
-            p[part] = scores.p
-        return p
+        found = [scores.p for _, scores in self._scores(self._intake(), X, ())]
+        return stacked(found) if found else np.empty((0, len(self.classes_)))
 
     def predict_decision(self, X: Any) -> NDArray[Any]:
         """What the machine would decide: the class of least expected cost."""
-        table = self._read(X)
-        says = np.empty(len(table), np.int64)
-        for part, scores in self._chunks(table, ()):
-            says[part] = scores.says
-        return np.asarray(self.classes_[says])
+        found = [scores.says for _, scores in self._scores(self._intake(), X, ())]
+        return np.asarray(self.classes_[stacked(found) if found else np.zeros(0, np.int64)])
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The same as `predict_decision`, as scikit-learn calls it."""
@@ -188,15 +225,13 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         The same kind of frame and the same index as X. `experts` asks for other people than those learned
         from; anyone never seen is the team's average.
         """
-        table = self._read(X)
-        makers = [MACHINE, *(self.experts_ if experts is None else experts)]
-        loss = self.scored(table, makers[1:]).loss
-        return same_kind(pd.DataFrame(loss, index=table.frame.index, columns=makers), table.given)
+        found = self.scored(X, self.experts_ if experts is None else experts)
+        return _like(X, pd.DataFrame(found.loss, columns=list(found.makers)), found.ids)
 
     def transform(self, X: Any) -> Array:
         """`expected_loss` as an array; `set_output` makes it a frame."""
-        table = self._read(X)
-        return self.scored(table, self.experts_).loss
+        check_is_fitted(self)
+        return self.scored(X, self.experts_).loss
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """The makers: the columns of `transform`."""
@@ -210,33 +245,121 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         batch: Any = None,
         *,
         constraints: ConstraintsTable | Mapping[str, Any] | None = None,
+        intervals: bool = True,
+        strict: bool = False,
         time_limit: float = 60.0,
+        step: Step = silent,
     ) -> Plan:
         """Say for every case who should decide it, within everyone's limits, at least expected cost.
 
-        The roster may name people never seen (the team's average) and leave people out (they get nothing).
-        `batch` names the batch of each case, whose limits the capacity must have; a `Cases` brings its own.
-        `constraints` are wishes beside the limits, as a `[constraints]` table has them; `plan.wishes` tells
-        what each costs.
+        X is a table, checked `Cases`, or the path of a file. The roster may name people never seen (the
+        team's average) and leave people out (they get nothing). `batch` names the batch of each case, whose
+        limits the capacity must have; `Cases` and files bring their own. `constraints` come beside the
+        limits, as a `[constraints]` table has them; `plan.constraints` tells what each costs. `intervals`
+        adds how sure the losses of people are. Cases unlike those learned from are named in
+        `plan.summary.warnings`, and with `strict` they are a `DriftError`. `step` hears what is being done.
         """
-        table = self._read(X)
+        asked = None if constraints is None else read_constraints(constraints)
+        scored, limits = self.believed(X, capacity, batch, constraints=asked, strict=strict, step=step)
+        step("Planning")
+        plan = make_plan(
+            scored, limits, constraints=asked, pace=self.pace_, time_limit=time_limit, seed=self.seed
+        )
+        if intervals:
+            plan = self._with_intervals(plan, X, step)
+        return replace(plan, table=_like(X, plan.table, scored.ids))
+
+    def what_if(
+        self,
+        X: Any,
+        capacity: Capacity | Mapping[str, int],
+        changes: Mapping[str, str],
+        batch: Any = None,
+        **options: Any,
+    ) -> WhatIf:
+        """The plan as it is and in one scenario; `changes` and `options` are those of `what_ifs`."""
+        return self.what_ifs(X, capacity, [changes], batch, **options).answers[0]
+
+    def what_ifs(
+        self,
+        X: Any,
+        capacity: Capacity | Mapping[str, int],
+        scenarios: Sequence[Mapping[str, str]],
+        batch: Any = None,
+        *,
+        constraints: ConstraintsTable | Mapping[str, Any] | None = None,
+        strict: bool = False,
+        time_limit: float = 60.0,
+        step: Step = silent,
+    ) -> WhatIfs:
+        """The plan as it is, and in every scenario.
+
+        A scenario is changes by maker ("+10", "-5", or "40" to set it; people who are not on the roster come
+        to it) and by cost (`costs.false_positive`, `costs.review_cost`, ...: a number).
+        """
+        rules = None if constraints is None else read_constraints(constraints)
         limits = capacity if isinstance(capacity, Capacity) else Capacity.of(capacity)
-        batches = X.batch if batch is None and isinstance(X, Cases) else _series(batch, len(table), "batch")
-        check_batches(limits, batches)
+
+        def score(terms: Terms, experts: Sequence[str]) -> Scored:
+            model = self.with_costs(terms.costs, terms.review_cost)
+            scored = model.scored(X, experts, constraints=rules, step=step)
+            return _in_batches(_trusted(scored, strict), batch)
+
+        return what_ifs(
+            score,
+            self.terms,
+            limits,
+            [Scenario({name: str(change) for name, change in asked.items()}) for asked in scenarios],
+            self.experts_,
+            constraints=rules,
+            pace=self.pace_,
+            time_limit=time_limit,
+            seed=self.seed,
+        )
+
+    def believed(
+        self,
+        X: Any,
+        capacity: Capacity | Mapping[str, int],
+        batch: Any = None,
+        *,
+        constraints: ConstraintsTable | None = None,
+        score: bool = True,
+        strict: bool = False,
+        step: Step = silent,
+    ) -> tuple[Scored, Capacity]:
+        """All that `make_plan` needs: what is believed of the cases, for the people of the roster.
+
+        Without `score` every loss is 0: enough to check that a plan exists.
+        """
+        limits = capacity if isinstance(capacity, Capacity) else Capacity.of(capacity)
         experts = [name for name in limits.makers if name != MACHINE]
-        scored = self.scored(table, experts)
-        scored = replace(scored, notes=(*roster_notes(self.experts_, limits), *scored.notes))
-        pace = getattr(self, "pace_", {})
-        if constraints is None:
-            plan = make_plan(scored, limits, batches, pace=pace, time_limit=time_limit, seed=self.seed)
-        else:
-            wanted = read_constraints(constraints)
-            opinions = self._opinions(table, experts) if needs_opinions(wanted) else None
-            columns = all_columns(X) if isinstance(X, Cases) else table.frame
-            granter = Granter(wanted, columns, scored.makers, opinions, pace, time_limit)
-            plan = plan_with_wishes(granter, scored, limits, batches, self.seed)
-        shown = plan.table.set_axis(table.frame.index)
-        return replace(plan, table=same_kind(shown, table.given))
+        scored = _trusted(self.scored(X, experts, constraints=constraints, score=score, step=step), strict)
+        notes = (*roster_notes(self.experts_, limits), *scored.notes)
+        return replace(_in_batches(scored, batch), notes=notes), limits
+
+    def scored(
+        self,
+        X: Any,
+        experts: Sequence[str],
+        *,
+        constraints: ConstraintsTable | None = None,
+        score: bool = True,
+        step: Step = silent,
+    ) -> Scored:
+        """What is believed about cases, chunk by chunk, ready for a plan."""
+        extra = () if constraints is None else constraints.columns
+        wants_opinions = constraints is not None and score and needs_opinions(constraints)
+        intake, parts, done, total = self._intake(extra), Parts(), 0, known_length(X)
+        say = partial(step, "Scoring cases" if score else "Checking cases")
+        say(0, total)
+        for chunk, scores in self._scores(intake, X, experts, score):
+            parts.add(chunk, scores)
+            if wants_opinions:
+                parts.opinions.append(self._opinions(chunk, experts))
+            done += len(chunk)
+            say(done, total)
+        return parts.together((MACHINE, *experts), tuple(self.classes_.tolist()), intake, self.terms)
 
     def explain(self, X: Any, plan: Plan | None = None, *, case: Any = None) -> Explanation:
         """Why a case went (or would go) to whom: losses, prices, and the features behind the estimates.
@@ -244,26 +367,49 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         `X` holds the case; `case` names it where X holds more than one. With the `plan` its prices and its
         choice are explained, without it what would be best if everyone had room.
         """
-        table = self._read(X)
-        row = _row_of(table, case)
-        one = replace(table, frame=table.frame.iloc[[row]], amounts=table.amounts.iloc[[row]])
-        name = table.ids[row]
-        chosen, prices, experts = None, {MACHINE: 0.0}, list(self.experts_)
+        check_is_fitted(self)
+        one = self._intake().find(self._checked(X), case)
+        name = one.ids[0]
+        choice, experts = None, list(self.experts_)
         if plan is not None:
-            chosen, prices = plan.about(name)
-            experts = [maker for maker in prices if maker != MACHINE]
-        found = next(scores for _, scores in self._chunks(one, experts))
-        makers = [MACHINE, *experts]
+            choice = plan.about(name)
+            experts = [maker for maker in choice.prices if maker != MACHINE]
+        found, makers = self._score(one, experts), [MACHINE, *experts]
         return explain_case(
             self.learned_,
-            feature_frame(one, self.schema_).set_axis([name]),
+            one.features.set_axis([name]),
             pd.Series(found.loss[0], index=makers),
             pd.Series(found.objective[0], index=makers),
-            prices,
-            chosen,
             found.p[0],
             self.classes_.tolist(),
+            choice,
         )
+
+    def comparison(self) -> Comparison:
+        """To compare cases that come one by one with those that were learned from."""
+        check_is_fitted(self)
+        return Comparison(self.training_.get("profile") or {})
+
+    def people(self) -> People:
+        """Everybody that was learned from: error rates with intervals, leaning, pace, where they are strong.
+
+        From the facts that the model file keeps of its training; `deccaf show` prints it.
+        """
+        check_is_fitted(self)
+        facts = self.training_
+        about = {
+            "method": self.method,
+            "cases": facts["cases"],
+            "without_label": facts["without_label"],
+            "classes": facts["class_shares"],
+            "time": facts.get("time"),
+            "costs": self.terms.to_dict(),
+            "features": [
+                {"name": one.name, "kind": one.kind, "levels": len(one.levels)}
+                for one in self.schema_.features
+            ],
+        }
+        return People.of(facts, self.classes_.tolist(), self.pace_, about)
 
     def save(self, path: str | Path, key: bytes | None = None) -> None:
         """Write a model file; with `key` it is signed, so that `load` can tell where it comes from."""
@@ -276,8 +422,10 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
                 "classes": self.classes_.tolist(),
                 "columns": self.feature_names if hasattr(self, "feature_names_in_") else None,
                 "width": self.n_features_in_,
-                "pace": getattr(self, "pace_", None),
-                "roles": self.columns_.model_dump(mode="json") if hasattr(self, "columns_") else None,
+                "pace": self.pace_ or None,
+                "roles": None
+                if self.columns is None
+                else self.columns.model_dump(mode="json", exclude_unset=True),
                 "learned": self.learned_.to_dict(),
             },
             schema=self.schema_.to_dict(),
@@ -295,6 +443,8 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         found = read_model_file(path, key)
         try:
             return cls._rebuilt(found.model, found.manifest)
+        except ModelFileError as error:
+            raise ModelFileError(f"{path}: {error}") from error
         except Exception as error:  # content that fits its sums but makes no model
             raise ModelFileError(f"{path}: holds no usable model: {type(error).__name__}: {error}") from error
 
@@ -310,25 +460,10 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         model.n_features_in_ = int(data["width"])
         if data["columns"] is not None:
             model.feature_names_in_ = np.array(data["columns"], dtype=object)
-        if data["roles"] is not None:
-            model.columns_ = Columns(**data["roles"])
-        if data["pace"] is not None:
-            model.pace_ = {str(name): float(value) for name, value in data["pace"].items()}
+        model.columns = None if data["roles"] is None else Columns(**data["roles"])
+        model.columns_ = model._roles()
+        model.pace_ = {str(name): float(value) for name, value in (data["pace"] or {}).items()}
         return model
-
-    def scored(self, X: Any, experts: Sequence[str]) -> Scored:
-        """What is believed about cases, chunk by chunk, ready for a plan."""
-        table = X if isinstance(X, Input) else self._read(X)
-        shape = (len(table), 1 + len(experts))
-        loss, says = np.empty(shape), np.empty(len(table), np.int64)
-        objective = loss if self.method == "deccaf" else np.empty(shape)
-        for part, scores in self._chunks(table, experts):
-            loss[part], says[part] = scores.loss, scores.says
-            if objective is not loss:
-                objective[part] = scores.objective
-        classes = tuple(self.classes_.tolist())
-        notes = tuple(self._notes(table))
-        return Scored(table.ids, (MACHINE, *experts), loss, objective, says, classes, notes)
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
@@ -337,60 +472,89 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         tags.input_tags.categorical = True
         return tags
 
-    def _read(self, X: Any) -> Input:
-        """New cases as pandas, with every feature that the model was fitted on."""
+    @property
+    def terms(self) -> Terms:
+        """What errors and reviews cost in plans of this model; `with_costs` changes it."""
         check_is_fitted(self)
-        if isinstance(X, Input):
-            return X
-        if _is_array(X):
-            X = validate_data(self, X, reset=False, dtype=None, ensure_all_finite=False)
-        return read_input(X, self.costs_, list(self.feature_names))
+        return Terms(self.costs_, self.review_cost)
 
-    def _chunks(self, table: Input, experts: Sequence[str]) -> Iterator[tuple[slice, Scores]]:
+    def review_costs(self, experts: Sequence[str]) -> Array:
+        """What it costs to ask each of these people."""
+        return review_costs(self.review_cost, experts)
+
+    def _intake(self, extra: tuple[str, ...] = ()) -> Intake:
+        """How new cases are read: with every feature that the model was fitted on."""
+        check_is_fitted(self)
+        return Intake(
+            self.schema_,
+            self.costs_,
+            self.columns_,
+            self.feature_names,
+            _known_until(self.training_),
+            extra,
+            self.training_.get("profile"),
+        )
+
+    def _with_intervals(self, plan: Plan, X: Any, step: Step) -> Plan:
+        """The plan with how sure the losses are: of people's cases, where the method can tell.
+
+        The cases are read once more, and only the makers that were chosen are asked.
+        """
+        low, high = np.full(len(plan.frame), np.nan), np.full(len(plan.frame), np.nan)
+        if can_tell(self.learned_) and not _read_once(X):
+            alone = plan.frame["reviewer_2"].isna() if "reviewer_2" in plan.frame else True
+            maker = plan.frame["maker"].where((plan.frame["maker"] != MACHINE) & alone, None)
+            names, start = maker.astype(object).where(maker.notna(), None).tolist(), 0
+            p = plan.frame[[f"p_{name}" for name in self.classes_.tolist()]].to_numpy()
+            for chunk in self._intake().chunks(self._checked(X), CELLS // 64):
+                rows = slice(start, start + len(chunk))
+                step("Intervals", start, len(p))
+                low[rows], high[rows] = loss_intervals(
+                    self.learned_,
+                    chunk.features,
+                    names[rows],
+                    p[rows],
+                    self.costs_.array(chunk.amounts),
+                    self.review_costs,
+                )
+                start += len(chunk)
+        frame = plan.frame.assign(loss_low=low, loss_high=high)
+        return replace(plan, frame=frame, table=public_table(frame))
+
+    def _checked(self, X: Any) -> Any:
+        if _is_array(X):
+            return validate_data(self, X, reset=False, dtype=None, ensure_all_finite=False)
+        return X
+
+    def _scores(
+        self, intake: Intake, X: Any, experts: Sequence[str], score: bool = True
+    ) -> Iterator[tuple[Chunk, Scores]]:
         """Scores of as many cases at a time as memory is meant for."""
         if experts and not self.experts_:
             raise ConfigError(f"the model learned from no decisions, so nothing is known of {experts[0]!r}")
-        review = self.review_costs(experts)
         rows = max(1, CELLS // max(len(experts) * len(self.classes_) ** 2, len(self.schema_.names)))
-        for start in range(0, max(len(table), 1), rows):
-            part = slice(start, start + rows)
-            features = self.schema_.cast(table.frame.iloc[part])
-            costs = self.costs_.array(table.amounts.iloc[part])
-            if len(features):
-                yield part, self.learned_.score(features, experts, costs, review)
+        for chunk in intake.chunks(self._checked(X), rows):
+            if len(chunk):
+                nothing = no_scores(len(chunk), len(experts), len(self.classes_))
+                yield chunk, self._score(chunk, experts) if score else nothing
 
-    def _opinions(self, table: Input, experts: Sequence[str]) -> Opinions:
+    def _score(self, chunk: Chunk, experts: Sequence[str]) -> Scores:
+        costs = self.costs_.array(chunk.amounts)
+        return self.learned_.score(chunk.features, experts, costs, self.review_costs(experts))
+
+    def _opinions(self, chunk: Chunk, experts: Sequence[str]) -> Opinions:
         """What everyone would say on every case, which rules for several opinions need."""
         if self.method != "deccaf" or self.learned_.decisions is None:
             raise ConfigError(
                 f"constraints: reviewers and bands of fpr or fnr need method 'deccaf' and decisions to learn"
                 f" from; this model has method {self.method!r} and {len(self.experts_)} experts"
             )
-        features = feature_frame(table, self.schema_)
-        q = self.learned_.decisions.predict(features, experts)
-        p = self.learned_.classifier.predict(features)
-        return Opinions.of(p, q, self.costs_.array(table.amounts), review_cost=self.review_costs(experts))
+        q = self.learned_.decisions.predict(chunk.features, experts)
+        p = self.learned_.classifier.predict(chunk.features)
+        return Opinions.of(p, q, self.costs_.array(chunk.amounts), review_cost=self.review_costs(experts))
 
-    def review_costs(self, experts: Sequence[str]) -> Array:
-        """What it costs to ask each of these people."""
-        if not isinstance(self.review_cost, Mapping):
-            return np.full(len(experts), float(self.review_cost))
-        return np.array([float(self.review_cost.get(name, 0.0)) for name in experts])
-
-    def _notes(self, table: Input) -> list[str]:
-        """Counts of what is missing or new in the features."""
-        frame = table.frame
-        missing = frame[self.schema_.names].isna().sum()
-        missing = missing[missing > 0].sort_values(ascending=False)
-        notes = []
-        if len(missing):
-            worst = ", ".join(f"{name} {count:,}" for name, count in missing.iloc[:3].items())
-            notes.append(f"missing features: {missing.sum():,} values in {len(missing)} columns ({worst})")
-        unseen = self.schema_.unseen(frame)
-        if unseen:
-            worst = ", ".join(f"{name} {count:,}" for name, count in list(unseen.items())[:3])
-            notes.append(f"category levels never seen, taken as missing: {worst}")
-        return notes
+    def _roles(self) -> Columns:
+        return Columns(categorical=tuple(self.categorical)) if self.columns is None else self.columns
 
     @property
     def feature_names(self) -> list[str]:
@@ -432,13 +596,12 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         self.classes_ = np.array(self.costs.classes)
         return self.costs, class_codes(values, self.costs.classes, values.index)
 
-    def _given_costs(self, classes: Sequence[Any]) -> Costs:
-        self._check_settings()
-        if self.costs is not None:
-            return self.costs
-        return Costs.from_matrix((1.0 - np.eye(len(classes))).tolist(), classes)
-
     def _check_settings(self) -> None:
+        if self.costs is not None and not isinstance(self.costs, Costs):
+            raise ConfigError(
+                f"costs: expected Costs, got {type(self.costs).__name__}; make them with "
+                "Costs.binary(false_positive=..., false_negative=...) or Costs.from_matrix(...)"
+            )
         if self.method not in METHODS:
             hint = did_you_mean(str(self.method), METHODS)
             raise ConfigError(f"method: expected one of {', '.join(METHODS)}, got {self.method!r}{hint}")
@@ -446,7 +609,8 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         if not all(np.isfinite(cost) and cost >= 0 for cost in given):
             raise ConfigError(f"review_cost: expected numbers from 0 on, got {self.review_cost!r}")
 
-    def _learn(self, history: History, costs: Costs, schema: Schema) -> Self:
+    def _learn(self, history: History, costs: Costs, classifier: Any = None, step: Step = silent) -> Self:
+        learnable(history).refuse()
         settings = Settings(
             method=self.method,
             classes=len(costs.classes),
@@ -455,25 +619,85 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
             decision_parts=tuple(self.decision_parts),
             budget=self.budget,
             seed=self.seed,
+            step=step,
         )
-        self.costs_, self.schema_ = costs, schema
-        self.learned_: Learned = learn(history, settings, costs)
-        self.experts_ = self.learned_.experts
-        self.training_ = _facts(history, self.method, costs)
+        self.costs_, self.schema_, self.columns_ = costs, history.schema, self._roles()
+        self.learned_: Learned = learn(history, settings, costs, classifier)
+        self.experts_, self.pace_ = self.learned_.experts, history.pace
+        self.training_ = training_facts(history, self.method, costs) | {"held_out": self._held_out(history)}
         return self
 
+    def _held_out(self, history: History) -> str:
+        """What chose between models, in words."""
+        known = history.label >= 0
+        time, group = (None if values is None else values[known] for values in (history.time, history.group))
+        return described(holdouts(int(known.sum()), time=time, group=group, seed=self.seed), time, group)
 
-def splitting_group(cases: Cases) -> pd.Series | None:
-    """The group column whose rows belong together: the first with many groups; None if there is none."""
-    for name in cases.groups:
-        if cases.groups[name].nunique() >= MANY_GROUPS:
-            return cases.groups[name]
-    return None
+
+def known_length(X: Any) -> int:
+    """How many cases a table, or a parquet file, holds; 0 where only reading it all would tell."""
+    if not isinstance(X, str | Path):
+        return len(X) if hasattr(X, "__len__") else 0
+    if Path(X).suffix != ".parquet" or not Path(X).is_file():
+        return 0
+    try:
+        return int(pyarrow.parquet.read_metadata(X).num_rows)
+    except (OSError, ValueError):
+        return 0  # whoever reads it will say what is wrong with it
+
+
+def _read_once(X: Any) -> bool:
+    """Whether X can be read only once: a pipe."""
+    return isinstance(X, str | Path) and not Path(X).is_file()
+
+
+def _trusted(scored: Scored, strict: bool) -> Scored:
+    """The same, or with `strict` a `DriftError` where the cases are unlike those learned from."""
+    if strict and scored.warnings:
+        more = "; ".join(unlike.said for unlike in scored.warnings)
+        raise DriftError(f"the cases are unlike those that the model learned from: {more}")
+    return scored
+
+
+def learn_from(history: History, config: Config, note: Callable[[str], None], step: Step = silent) -> DeCCaF:
+    """What `deccaf fit` and a refit do: look at a history, and learn from it without certain leaks.
+
+    `note` hears what makes the model doubtful, before anything is learned.
+    """
+    looked = audit(history, config.columns, config.labels)
+    for fault in (*config.notes(), *looked.notes):
+        note(fault)
+    return DeCCaF.from_config(config).fit_history(looked.history, step=step)
+
+
+def _in_batches(scored: Scored, batch: Any) -> Scored:
+    """The same with the batches that were given, one per case, if any were."""
+    given = per_row(batch, len(scored.ids), "batch")
+    return scored if given is None else replace(scored, batch=names_of(given))
+
+
+def _like(X: Any, frame: pd.DataFrame, ids: pd.Index) -> Any:
+    """An answer with the index of X, of its kind; cases and files have their ids for an index."""
+    index = ids if isinstance(X, Cases | str | Path) else as_pandas(X).index
+    if index.name in frame:  # a name that is an index and a column cannot be joined or sorted by
+        index = index.rename(None)
+    frame = frame.set_axis(index)
+    return frame if isinstance(X, Cases | str | Path) else same_kind(frame, X)
+
+
+def _known_until(training: Mapping[str, Any]) -> Any:
+    """The latest time of the history, a number or a date; None where there were no times."""
+    if "time" not in training:
+        return None
+    latest = training["time"][1]
+    return pd.Timestamp(latest) if isinstance(latest, str) else latest
 
 
 def _plain_settings(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Constructor arguments for a file; the costs are written on their own."""
-    settings = {name: value for name, value in params.items() if name != "costs"}
+    """Constructor arguments for a file; costs and columns are written on their own."""
+    settings = {name: value for name, value in params.items() if name not in {"costs", "columns"}}
+    for name in ("case_parts", "decision_parts"):  # a file names the parts, whatever they were given as
+        settings[name] = [part if isinstance(part, str) else part.name for part in settings[name]]
     if settings["half_life"] is not None and not isinstance(settings["half_life"], int | float):
         settings["half_life"] = str(settings["half_life"])
     return settings
@@ -483,95 +707,6 @@ def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _row_of(table: Input, case: Any) -> int:
-    if case is None:
-        if len(table) != 1:
-            raise DataError(f"explain: X holds {len(table)} cases; say which one with case=")
-        return 0
-    found = np.flatnonzero((table.ids == case) | (table.ids.astype(str) == str(case)))
-    if not len(found):
-        raise DataError(f"explain: no case of X is called {show(case)}")
-    return int(found[0])
-
-
 def _is_array(X: Any) -> bool:
     """Whether X has no columns by name: an array, a list, or a sparse matrix that will be refused."""
-    return not hasattr(X, "columns") and not isinstance(X, Cases)
-
-
-def _series(values: Any, rows: int, name: str) -> pd.Series | None:
-    """One value per row as a series by position, or None."""
-    if values is None:
-        return None
-    raw = values.to_pandas() if hasattr(values, "to_pandas") else values
-    series = raw.reset_index(drop=True) if isinstance(raw, pd.Series) else pd.Series(np.asarray(raw))
-    _same_length(name, series, rows)
-    return series.rename(name)
-
-
-def _weights(given: ArrayLike | None) -> Array | None:
-    if given is None:
-        return None
-    weight = np.asarray(given, np.float64)
-    if not weight.any():
-        raise DataError(f"sample_weight: all {weight.size} weights are zero; nothing is left to learn from")
-    return weight
-
-
-def _same_length(name: str, values: Any, rows: int) -> None:
-    if len(values) != rows:
-        raise DataError(
-            f"{name}: {len(values)} value(s) for {rows} rows of X, inconsistent numbers of samples"
-        )
-
-
-def _decisions(
-    table: Input, costs: Costs, expert: Any, decision: Any, decisions: Decisions | pd.DataFrame | None
-) -> tuple[Ints, pd.Series, Ints, pd.Series | None]:
-    """Position of the case, expert, decision and time of every decision."""
-    if (expert is None) != (decision is None) or (expert is not None and decisions is not None):
-        raise ConfigError("give expert and decision, or decisions, or neither")
-    if decisions is not None:
-        log = decisions
-        if not isinstance(log, Decisions):
-            log = Decisions.from_frame(as_pandas(log), classes=costs.classes)
-        found = table.ids.get_indexer(pd.Index(log.case))
-        if (found < 0).any():
-            first = log.case.iloc[int((found < 0).argmax())]
-            raise DataError(f"decisions: {(found < 0).sum()} row(s) name no case of X, first: {show(first)}")
-        return found.astype(np.int64), log.expert, log.decision, log.time
-    if expert is None:
-        return np.zeros(0, np.int64), _NOBODY, np.zeros(0, np.int64), None
-    who, said = _series(expert, len(table), "expert"), _series(decision, len(table), "decision")
-    assert who is not None
-    assert said is not None
-    made = np.flatnonzero(who.notna())
-    who, said = who.iloc[made], said.iloc[made]
-    log = Decisions.from_frame(
-        pd.DataFrame({"case_id": made, "expert_id": names_of(who), "decision": said}), classes=costs.classes
-    )
-    return made.astype(np.int64), log.expert, log.decision, None
-
-
-def _facts(history: History, method: str, costs: Costs) -> dict[str, Any]:
-    """What a person wants to know of the history that a model was fitted on."""
-    known = history.label >= 0
-    shares = np.bincount(history.label[known], minlength=len(costs.classes)) / max(known.sum(), 1)
-    facts: dict[str, Any] = {
-        "method": method,
-        "cases": len(history.label),
-        "without_label": int((~known).sum()),
-        "class_shares": {str(name): float(share) for name, share in zip(costs.classes, shares, strict=True)},
-        "decisions": {
-            str(name): int(count) for name, count in history.expert.value_counts().sort_index().items()
-        },
-        "profile": {str(name): profile(history.features[name]) for name in history.features},
-    }
-    if history.time is not None and len(history.time):
-        facts["time"] = [_plain_time(history.time.min()), _plain_time(history.time.max())]
-    return facts
-
-
-def _plain_time(value: Any) -> Any:
-    """A number, or a date as text."""
-    return value.item() if hasattr(value, "item") else value if isinstance(value, int | float) else str(value)
+    return not hasattr(X, "columns") and not isinstance(X, Cases | str | Path)

@@ -2,17 +2,19 @@
 
 A policy sees what models believe about the cases of one batch (`Beliefs`) and how much everybody may get
 (`Room`), and says who decides each case and what the machine would say (`Decided`). All have one signature,
-so that the benchmark, the backtest and a method of your own stand side by side::
+so that the benchmark, the backtest and a policy of your own stand side by side::
 
     @policy("mine", needs=("q",))
     def mine(beliefs, room, seed):
         return optimal(my_loss(beliefs), beliefs.machine_says(), room, seed)
+
+A package brings a policy under its name as an entry point `deccaf.policies` that leads to such a function.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -21,7 +23,8 @@ from numpy.typing import NDArray
 from deccaf.assign import Assignment, AssignmentProblem, verify
 from deccaf.assign.solve import solve_problem
 from deccaf.data.costs import MACHINE, expected_loss, machine_losses
-from deccaf.errors import CapacityError, ConfigError, did_you_mean
+from deccaf.errors import CapacityError, ConfigError
+from deccaf.plugins import Registry
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -103,6 +106,9 @@ class Decided:
     machine_says: Ints
     plan: Assignment | None = None
     """The certified plan, for policies that solve one."""
+    chances: Array | None = None
+    """(cases, makers): how likely each maker was to get each case, for policies that draw lots. An estimate
+    from a log then rests on these, which say more than one draw. None: as `maker` says."""
 
 
 class Policy(Protocol):
@@ -119,31 +125,37 @@ class Registered:
     name: str
     decide: Policy
     needs: tuple[str, ...]
-    """Out of `q`, `true_q`, and the names of the paper's methods."""
+    """Names of beliefs, such as `q`, `true_q`, or one of the paper's methods; see `policy`."""
 
 
-POLICIES: dict[str, Registered] = {}
-"""All policies by name."""
+_REGISTRY: Registry[Registered] = Registry("policy", "deccaf.policies")
+POLICIES = _REGISTRY.known
+"""The policies of deccaf and those that were added, by name; `find` knows those of other packages too."""
 
 
 def policy(name: str, needs: Iterable[str] = ()) -> Callable[[Policy], Policy]:
-    """Register a policy under a name: a decorator."""
+    """Register a policy under a name: a decorator.
+
+    `needs` are the beliefs that it asks for, such as `q`, or the names of the paper's methods; whoever makes
+    the beliefs of a batch makes these, and a policy whose needs cannot be met is not asked.
+    """
 
     def add(decide: Policy) -> Policy:
-        if name in POLICIES:
-            raise ConfigError(f"policy {name!r} is registered already")
-        POLICIES[name] = Registered(name, decide, tuple(needs))
+        _REGISTRY.add(name, Registered(name, decide, tuple(needs)))
         return decide
 
     return add
 
 
 def find(name: str) -> Registered:
-    """A policy by its name."""
-    if name not in POLICIES:
-        known = ", ".join(POLICIES)
-        raise ConfigError(f"policy {name!r}: known are {known}{did_you_mean(name, POLICIES)}")
-    return POLICIES[name]
+    """A policy by its name, of deccaf, of this process, or of an installed package."""
+    found = _REGISTRY.find(name)
+    if not isinstance(found, Registered):
+        del POLICIES[name]
+        raise ConfigError(
+            f"policy {name!r}: the package that brings it must register it with @policy({name!r})"
+        )
+    return found
 
 
 def optimal(loss: Array, machine_says: Ints, room: Room, seed: int) -> Decided:
@@ -196,13 +208,17 @@ def only_classifier(beliefs: Beliefs, room: Room, seed: int) -> Decided:
 @policy("random", needs=("hem",))
 def random(beliefs: Beliefs, room: Room, seed: int) -> Decided:
     """Everybody's room is filled at random; the paper's classifier decides what the machine gets."""
-    return Decided(_shuffled(len(beliefs), room, seed), beliefs.method("hem").p.argmax(axis=1))
+    says = beliefs.method("hem").p.argmax(axis=1)
+    if room.eligible is not None:
+        return _drawn(len(beliefs), says, room, seed)
+    return Decided(_shuffled(len(beliefs), room, seed), says)
 
 
 @policy("random-experts")
 def random_experts(beliefs: Beliefs, room: Room, seed: int) -> Decided:
-    """Everybody's room is filled at random; the calibrated classifier decides what the machine gets."""
-    return Decided(_shuffled(len(beliefs), room, seed), beliefs.machine_says())
+    """Everybody's room is filled with random cases that they may get; the calibrated classifier decides the
+    rest."""
+    return _drawn(len(beliefs), beliefs.machine_says(), room, seed)
 
 
 @policy("ova", needs=("ova",))
@@ -246,16 +262,48 @@ def deccaf(beliefs: Beliefs, room: Room, seed: int) -> Decided:
     return optimal(beliefs.loss(beliefs.q), beliefs.machine_says(), room, seed)
 
 
+@policy("deccaf-blind", needs=("q",))
+def deccaf_blind(beliefs: Beliefs, room: Room, seed: int) -> Decided:
+    """deccaf, but taking all experts for the same average person: it knows when to ask, not whom."""
+    if beliefs.q is None:
+        return machine(beliefs, room, seed)
+    average = np.broadcast_to(beliefs.q.mean(axis=1, keepdims=True), beliefs.q.shape)
+    found = optimal(beliefs.loss(average), beliefs.machine_says(), room, seed)
+    asked, loads = found.maker > 0, np.bincount(found.maker, minlength=len(beliefs.makers))[1:]
+    if room.eligible is not None or not loads.any():
+        return found
+    # whom it asks is chance, in the shares of what everybody gets
+    return replace(found, chances=np.column_stack([~asked, np.outer(asked, loads / loads.sum())]))
+
+
 @policy("oracle", needs=("true_q",))
 def oracle(beliefs: Beliefs, room: Room, seed: int) -> Decided:
     """The same with the experts' true chances of error: what a perfect decision model would reach."""
     return optimal(beliefs.loss(beliefs.true_q), beliefs.machine_says(), room, seed)
 
 
+@policy("oracle-without-limits", needs=("true_q",))
+def oracle_without_limits(beliefs: Beliefs, room: Room, seed: int) -> Decided:
+    """Every case to whoever errs at least cost, whatever their room: a bound that no policy can reach."""
+    loss = beliefs.loss(beliefs.true_q)
+    if room.eligible is not None:
+        loss = np.where(room.eligible, loss, np.inf)
+    return Decided(loss.argmin(axis=1), beliefs.machine_says())
+
+
+def _drawn(cases: int, machine_says: Ints, room: Room, seed: int) -> Decided:
+    """A random plan that fills the experts' room with cases that they may get."""
+    loss = np.random.default_rng(seed).random((cases, len(room.upper)))
+    loss[:, 0] = 2.0
+    found = optimal(loss, machine_says, room, seed)
+    if room.eligible is not None:
+        return found
+    loads = np.bincount(found.maker, minlength=len(room.upper))
+    return replace(found, chances=np.broadcast_to(loads / max(cases, 1), loss.shape))
+
+
 def _shuffled(cases: int, room: Room, seed: int) -> Ints:
     """Makers in a random order that fills the lower limits, then the experts' room; the machine the rest."""
-    if room.eligible is not None:
-        raise ConfigError("the random policies do not know who may get what; leave the eligibility out")
     rng = np.random.default_rng(seed)
     lower, spare = room.lower, np.minimum(room.upper, cases) - room.lower
     people = rng.permutation(np.repeat(np.arange(1, len(spare)), spare[1:]))

@@ -8,19 +8,22 @@ most (`upper`) cases a maker gets. A *price* is what one more unit of a maker's 
     plan = solve(loss, upper)          # cases x makers, one upper limit per maker
     plan.maker, plan.objective, plan.prices, plan.gap
 
-Inside: `problem` (inputs and result), `solve` (choice of method), `transport` (the exact solver) on top of
-`scan` (passes over the matrix), `pricing` and `newton` (prices), `refine` (the open cases), `flow`
-(OR-Tools), `duals` (shadow prices, certificate) and `hurry` (when time is up); `feasibility` (why there is
-no plan), `verify`, `general` (CP-SAT, LP).
+Inside: `problem` (inputs and result), `solve` (choice of method), `exact` (the solver), `feasibility` (why
+there is no plan), `verify`.
 
-`constrained` grants `wishes` that break this structure, by a programme of `columns` (`relax`, `opinions`,
-`random_quota`); `stream` routes one case at a time, with a `forecast` and `bids`.
+`constrained` plans under constraints that break this structure; `stream` routes one case at a time, with a
+`forecast` and bid prices.
 """
 
 from deccaf.assign.constrained.constraints import Balance, GroupBand, HandlingMinutes, RandomQuota, Reviewers
 from deccaf.assign.constrained.opinions import Opinions
 from deccaf.assign.constrained.random_quota import RandomDraw
-from deccaf.assign.constrained.solver import ConstrainedPlan, WishPrice, grant_wishes, solve_constrained
+from deccaf.assign.constrained.solver import (
+    ConstrainedPlan,
+    ConstraintPrice,
+    solve_constrained,
+    solve_constrained_problem,
+)
 from deccaf.assign.problem import Assignment, AssignmentProblem
 from deccaf.assign.solve import solve, solve_batches, solve_problem
 from deccaf.assign.stream.assigner import Regret, Routed, StreamAssigner
@@ -32,6 +35,7 @@ __all__ = [
     "AssignmentProblem",
     "Balance",
     "ConstrainedPlan",
+    "ConstraintPrice",
     "Forecast",
     "GroupBand",
     "HandlingMinutes",
@@ -42,11 +46,10 @@ __all__ = [
     "Reviewers",
     "Routed",
     "StreamAssigner",
-    "WishPrice",
-    "grant_wishes",
     "solve",
     "solve_batches",
     "solve_constrained",
+    "solve_constrained_problem",
     "solve_problem",
     "verify",
 ]

@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from deccaf.assign.exact.scan import Floats, Ints, map_chunks
+from deccaf.data.frames import as_pandas, plain_columns
 from deccaf.errors import ConfigError, DataError
 
 LARGEST_TOTAL = 1e306  # sums of losses and prices must stay finite
@@ -48,12 +49,16 @@ class AssignmentProblem:
     ) -> AssignmentProblem:
         """Check the inputs. Frames keep their labels; limits by label are put in the frame's order."""
         cases = makers = None
+        loss, eligible = _tabular(loss), None if eligible is None else _tabular(eligible)
         if isinstance(loss, pd.DataFrame):
             cases, makers = loss.index, loss.columns
             _check_unique(makers)
         values = _loss_values(loss)
         n, count = values.shape
         mask = _mask(eligible, values.shape, cases, makers)
+        if np.ma.is_masked(loss):  # a cell without a loss: nobody may be given that case there
+            shown = ~np.ma.getmaskarray(np.ma.asarray(loss))
+            mask = shown if mask is None else mask & shown
         most = _limits(upper, "upper", count, makers, n)
         least = np.zeros(count, np.int64) if lower is None else _limits(lower, "lower", count, makers, None)
         problem = cls(values, np.minimum(most, n), least, mask, cases, makers, name)
@@ -159,6 +164,13 @@ class Assignment:
         return pd.Series(names.take(self.maker), index=index, name="maker")
 
 
+def _tabular(table: Any) -> Any:
+    """Frames of any kind as pandas with plain columns; arrays as they are."""
+    if isinstance(table, pd.DataFrame):
+        return plain_columns(table)
+    return as_pandas(table) if hasattr(table, "columns") else table
+
+
 def _loss_values(loss: pd.DataFrame | ArrayLike) -> NDArray[Any]:
     values = loss.to_numpy() if isinstance(loss, pd.DataFrame) else np.asarray(loss)
     if values.ndim != 2:
@@ -187,7 +199,7 @@ def _mask(
             if not (eligible.index.is_unique and eligible.index.isin(cases).all()):
                 raise DataError("eligible: rows must be those of loss")
             eligible = eligible.loc[cases, makers]
-    mask = eligible.to_numpy() if isinstance(eligible, pd.DataFrame) else np.asarray(eligible)
+    mask = eligible.to_numpy() if isinstance(eligible, pd.DataFrame) else np.ma.filled(eligible, False)
     if mask.shape != shape:
         raise DataError(f"eligible: shape {mask.shape}, but loss has {shape}")
     if mask.dtype != np.bool_:
@@ -199,6 +211,8 @@ def _mask(
 
 def _limits(given: LimitsLike, what: str, count: int, makers: pd.Index | None, unlimited: int | None) -> Ints:
     """Whole numbers, one per maker; `inf` means no upper limit."""
+    if np.ma.is_masked(given):
+        raise ConfigError(f"{what}: some limits are masked; say `inf` for no limit, 0 for nobody")
     if isinstance(given, pd.Series | Mapping):
         given = _in_order(given, what, count, makers)
     try:

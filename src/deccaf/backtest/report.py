@@ -2,45 +2,66 @@
 
 from __future__ import annotations
 
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from deccaf.backtest.run import Backtest
-from deccaf.estimator import MANY_GROUPS
-from deccaf.evaluate.fairness import by_group
-from deccaf.evaluate.measures import measure_by_expert, reliability
+from deccaf.backtest.results import Backtest, Hidden
+from deccaf.backtest.verdict import HISTORY, OURS
+from deccaf.data.files import write_frame, write_text
+from deccaf.evaluate.fairness import ACCURACY, BINARY, COST
+from deccaf.evaluate.measures import POOLED, ece, log_loss, measure_by_expert, reliability, roc_auc
 from deccaf.report import figures
 from deccaf.report.calibration import MOST, reliability_grid
 from deccaf.report.page import Report, Section
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 _FEWEST = 50
 """Decisions that a reliability curve of one expert needs."""
+_BINS = 5
+"""Bins of every calibration error and curve on the page."""
+_PALE = "#8fa3b5"
 
 
 def backtest_report(found: Backtest, title: str = "Backtest") -> Report:
     """The page."""
-    verdict = found.verdict()
     how = (
         "Several experts decided each test case, so every outcome is known."
         if found.known
         else "One expert decided each case, so costs are doubly-robust estimates from the log."
     )
-    sections = [_costs_section(found), _received_section(found), _calibration_section(found)]
-    sections += _group_sections(found)
+    sections = [_costs_section(found), _curve_section(found)]
+    sections += [] if found.ratios.empty else [_ratio_section(found)]
+    sections += [] if found.hidden is None else [_hidden_section(found, found.hidden)]
+    sections += [_received_section(found), _calibration_section(found), *_group_sections(found)]
     sections.append(_quality_section(found))
-    mine = found.costs.loc["deccaf"]
+    mine = found.costs.loc[OURS]
     return Report(
         title=title,
-        lead=" ".join([*verdict, how]),
+        lead=f"{found.verdict.headline} {how} {found.split}",
         sections=tuple(sections),
         figures=(
+            (found.verdict.kind, "verdict, against the best without deccaf"),
             (f"{found.test_cases:,}", "test cases"),
-            (f"{mine['cost']:.2f}", "cost of errors per 100 cases with deccaf"),
+            (f"{mine['cost']:.2f}", "cost of errors and reviews per 100 cases with deccaf"),
             (f"{mine['deferred']:.0%}", "of the cases given to people"),
         ),
         footer=f"deccaf backtest: {found.folds} split(s), {found.train_cases:,} training cases on average.",
     )
+
+
+def write_backtest(found: Backtest, folder: Path, title: str = "Backtest") -> Path:
+    """Write report.html with its pictures, backtest.json and plan.parquet; gives the page's path."""
+    page = backtest_report(found, title).write(folder)
+    write_text(json.dumps(found.to_dict(), indent=2) + "\n", folder / "backtest.json")
+    write_frame(found.plan, folder / "plan.parquet")
+    return page
 
 
 def cost_table(found: Backtest) -> pd.DataFrame:
@@ -63,19 +84,24 @@ def cost_table(found: Backtest) -> pd.DataFrame:
 
 
 def calibration_table(found: Backtest) -> pd.DataFrame:
-    """Calibration of P(right) by expert."""
+    """Calibration of P(right) by expert; the row `all` takes everybody's decisions together."""
     frame = found.calibration
-    table = measure_by_expert(frame["right"], frame["chance"], frame["expert"])
+    table = measure_by_expert(
+        frame["right"],
+        frame["chance"],
+        frame["expert"],
+        measures={"ece": lambda y, p, w: ece(y, p, w, bins=_BINS), "log_loss": log_loss, "auc": roc_auc},
+    )
     right = frame.groupby("expert")["right"].mean()
-    right.loc["all"] = frame["right"].mean()
+    right.loc[POOLED] = frame["right"].mean()
     return pd.DataFrame(
         {
             "expert": table.index,
             "decisions": table["cases"].map("{:,.0f}".format).to_numpy(),
             "right": right.reindex(table.index).map("{:.1%}".format).to_numpy(),
-            "calibration error": table["ece"].map("{:.3f}".format).to_numpy(),
+            "calibration error": table["ece"].map("{:.1%}".format).to_numpy(),
             "log-loss": table["log_loss"].map("{:.3f}".format).to_numpy(),
-            "AUC": table["auc"].map("{:.3f}".format).to_numpy(),
+            "AUC": table["auc"].map(lambda value: "" if np.isnan(value) else f"{value:.3f}").to_numpy(),
         }
     )
 
@@ -84,14 +110,15 @@ def _costs_section(found: Backtest) -> Section:
     shown = cost_table(found)
     for name in ("cost per 100", "low", "high"):
         shown[name] = shown[name].map("{:.2f}".format)
-    note = "Cost of errors and reviews per 100 cases with 95 % intervals; 'as it was' is what the log says."
+    note = f"Cost of errors and reviews per 100 cases with 95 % intervals; '{HISTORY}' is what the log says."
     if not found.known:
-        note += " Estimates are doubly robust; the inverse-propensity estimate of deccaf stands beside it."
+        note += " Estimates are doubly robust; deccaf's from the log alone (inverse propensity) stands beside"
+        note += ", and that from cases given by lot alone where there are enough."
     return Section(
         title="What it would have cost",
-        text=" ".join(found.verdict()),
+        text=" ".join(found.verdict.sentences),
         table=shown,
-        pictures={"backtest-costs": cost_figure(found)},
+        pictures={"backtest-costs": partial(cost_figure, found)},
         note=note,
     )
 
@@ -99,11 +126,9 @@ def _costs_section(found: Backtest) -> Section:
 def cost_figure(found: Backtest) -> Figure:
     """Costs by policy with their intervals."""
     table = found.costs.sort_values("cost", ascending=False)
-    figure, axes = figures.canvas(
-        found.verdict()[min(1, len(found.verdict()) - 1)], height=0.42 * len(table) + 1.6
-    )
+    figure, axes = figures.canvas(found.verdict.headline, height=0.42 * len(table) + 1.6)
     places = np.arange(len(table))
-    colors = [figures.BLUE if name == "deccaf" else "#8fa3b5" for name in table.index]
+    colors = [figures.BLUE if name == OURS else _PALE for name in table.index]
     for place, color, (_, row) in zip(places, colors, table.iterrows(), strict=True):
         axes.plot([row["low"], row["high"]], [place, place], color=color, linewidth=2.5)
         axes.scatter([row["cost"]], [place], color=color, s=42, zorder=3)
@@ -116,6 +141,128 @@ def cost_figure(found: Backtest) -> Figure:
     axes.set_xlabel("Cost per 100 cases, with 95 % intervals")
     axes.grid(visible=False, axis="y")
     return figure
+
+
+def _curve_section(found: Backtest) -> Section:
+    curve = found.curve
+    best = curve.iloc[int(curve["cost"].argmin())]
+    whose = "of the roster" if found.roster else "that the team really worked"
+    table = pd.DataFrame(
+        {
+            "Hours": curve["hours"].map("{:.0%}".format),
+            "Cost per 100": curve["cost"].map("{:.2f}".format),
+            "Interval": [f"{a:.2f} to {b:.2f}" for a, b in zip(curve["low"], curve["high"], strict=True)],
+            "Given to people": curve["deferred"].map("{:.0%}".format),
+        }
+    )
+    return Section(
+        title="How much the team's hours are worth",
+        text=f"Cost is least at {best['hours']:.0%} of the hours {whose}: {best['cost']:.2f} per 100 cases, "
+        f"with {best['deferred']:.0%} of the cases given to people; the plan above has "
+        f"{found.capacity_share:.0%} of those hours.",
+        table=table,
+        pictures={"backtest-hours": partial(curve_figure, found)},
+        note="Everybody's room is scaled alike; 0 % is the machine alone."
+        + (" Of one draw." if found.known else ""),
+    )
+
+
+def curve_figure(found: Backtest) -> Figure:
+    """Cost against hours of the team, with the machine and today's practice on it."""
+    curve, past = found.curve, found.costs.loc[HISTORY]
+    low = curve["cost"].iloc[0] - curve["cost"].min()
+    figure, axes = figures.canvas(f"The team's hours save up to {low:.2f} per 100 cases over none")
+    axes.fill_between(
+        curve["hours"], curve["low"], curve["high"], color=figures.BLUE, alpha=0.13, linewidth=0
+    )
+    axes.plot(curve["hours"], curve["cost"], color=figures.BLUE, linewidth=2, marker="o", markersize=4)
+    axes.annotate(
+        "deccaf's plan", (curve["hours"].iloc[-1], curve["cost"].iloc[-1]), (0, -14),
+        textcoords="offset points", ha="right", color=figures.BLUE, fontsize=9,
+    )  # fmt: skip
+    points = [(1.0, past["cost"], past["low"], past["high"], HISTORY, figures.ORANGE)]
+    if "machine" in found.costs.index:
+        machine = found.costs.loc["machine"]
+        points.append((0.0, machine["cost"], machine["low"], machine["high"], "machine alone", figures.GREEN))
+    for x, y, least, most, name, color in points:
+        axes.plot([x, x], [least, most], color=color, linewidth=2)
+        axes.scatter([x], [y], color=color, s=46, zorder=3)
+        side = ("right", -8) if x > 0 else ("left", 8)
+        axes.annotate(
+            name, (x, y), (side[1], 6), textcoords="offset points", ha=side[0], color=color, fontsize=9
+        )
+    axes.set(
+        xlabel="Hours of the team, as a share of the roster" if found.roster
+        else "Hours of the team, as a share of what it really worked",
+        ylabel="Cost per 100 cases, with 95 % intervals",
+    )  # fmt: skip
+    figures.percent(axes.xaxis)
+    axes.set_ylim(bottom=0.0)
+    return figure
+
+
+def _ratio_section(found: Backtest) -> Section:
+    table = found.ratios
+    holds = bool((table["low"] > 0).all())
+    ends = f"from {table['saved'].min():.2f} to {table['saved'].max():.2f} per 100 cases"
+    other = table[table["ratio"] != 1.0]
+    shown = pd.DataFrame(
+        {
+            "False positives cost": [f"x {ratio:.2f}" for ratio in table["ratio"]],
+            "Cost of deccaf per 100": table["cost"].map("{:.2f}".format),
+            "Best without": table["against"],
+            "deccaf saves": [
+                f"{row['saved']:.2f} ({row['low']:.2f} to {row['high']:.2f})" for _, row in table.iterrows()
+            ],
+            "Cases that change hands": table["moved"].map("{:.0%}".format),
+        }
+    )
+    return Section(
+        title="If the ratio of costs is another",
+        text=f"With the ratio of costs between half and double, the saving goes {ends}"
+        + (", and is above 0 throughout" if holds else "")
+        + f"; {other['moved'].min():.0%} to {other['moved'].max():.0%} of the cases change hands.",
+        table=shown,
+        note="The same models, planned anew and counted at each ratio; nothing is learned anew.",
+    )
+
+
+def _hidden_section(found: Backtest, hidden: Hidden) -> Section:
+    table = hidden.table
+
+    def times(strength: float) -> str:
+        return f"more than {table['strength'].max():.0f}" if np.isinf(strength) else f"{strength:.2f}"
+
+    if table["saved"].iloc[0] <= 0:
+        words = "There is no saving to undo."
+    else:
+        words = (
+            "A reason that no column shows would have to make it "
+            f"{times(hidden.undoes)} times as likely who got a case to undo the saving "
+            f"against {hidden.against}"
+        )
+        words += (
+            f", and {times(hidden.undoes_interval)} times to make it doubtful."
+            if hidden.undoes_interval > 1
+            else "; with its interval it is in doubt without one."
+        )
+    end = int((table["saved"] <= 0).argmax()) if (table["saved"] <= 0).any() else len(table) - 1
+    table = table.iloc[: max(end + 1, 4)]
+    shown = pd.DataFrame(
+        {
+            "Strength": table["strength"].map("{:.2f}".format),
+            f"Least saving against {hidden.against}": table["saved"].map("{:.2f}".format),
+            "Lower end of its interval": table["low"].map("{:.2f}".format),
+        }
+    )
+    return Section(
+        title="If history had reasons that no column shows",
+        text=words,
+        table=shown,
+        note="Per 100 cases, in the worst case for the plan (marginal sensitivity model). Strength 2: some "
+        "cases went to a person twice as often, or half as often, as the propensity says. Nothing in the "
+        "data can tell how strong such a reason was; people who know the desk can.",
+    )
 
 
 def _received_section(found: Backtest) -> Section:
@@ -139,50 +286,71 @@ def _received_section(found: Backtest) -> Section:
 def _calibration_section(found: Backtest) -> Section:
     counts = found.calibration["expert"].value_counts()
     chosen = [str(name) for name in counts.index if counts[name] >= _FEWEST][:MOST]
-    pictures = {}
+    shown, pictures = calibration_table(found), {}
+    pooled = shown.set_index("expert").loc[POOLED]
+    text = (
+        "The chance that each expert would be right, as given before, is off by "
+        f"{pooled['calibration error']} on average over all {pooled['decisions']} decisions in the test part."
+    )
     if chosen:
         panels = {
-            name: {"deccaf": reliability(mine["right"], mine["chance"], bins=5)}
+            name: {OURS: reliability(mine["right"], mine["chance"], bins=_BINS)}
             for name in chosen
             for mine in [found.calibration[found.calibration["expert"] == name]]
         }
-        pictures["backtest-calibration"] = reliability_grid(panels)
+        title = f"Chances are off by {pooled['calibration error']} over all decisions; by expert as below"
+        pictures["backtest-calibration"] = partial(reliability_grid, panels, title=title)
     return Section(
         title="Can the chances be trusted?",
-        text="The chance that each expert would be right, as given before, against what happened.",
-        table=calibration_table(found),
+        text=text,
+        table=shown,
         pictures=pictures,
-        note="On the experts' own decisions in the test part, which the models had not seen.",
+        note=f"On the experts' own decisions, which the models had not seen; {_BINS} bins each.",
     )
 
 
 def _group_sections(found: Backtest) -> list[Section]:
-    sections = []
-    known = found.rows[found.rows["decision"] >= 0]
-    for name in [column for column in found.rows if str(column).startswith("group: ")]:
-        if not 1 < known[name].nunique() < MANY_GROUPS:
-            continue
-        table = by_group(
-            known["truth"], known["decision"], known["cost"], known[name], known["weight"], len(found.classes)
-        ).reset_index()
-        for column in table.columns[1:]:
-            form = "{:,}" if column == "cases" else "{:.2f}" if column.startswith("cost") else "{:.1%}"
-            table[column] = table[column].map(form.format)
-        label = str(name).removeprefix("group: ")
-        sections.append(
-            Section(
-                title=f"By {label}",
-                text="Costs and rates of deccaf's plan in each group, machine and people together.",
-                table=table,
-            )
+    how = (
+        "Every test case counts; its decision is known."
+        if found.known
+        else "Every test case counts: with its decision where the machine or the person of the log decides, "
+        "and else as estimated from the log, like the costs."
+    )
+    return [
+        Section(
+            title=f"By {name}",
+            text=f"Costs and rates of deccaf's plan in each group, machine and people together. {how}",
+            table=group_table(table),
+            note="95 % intervals in brackets, and after each rate the number of cases that it is a share of.",
         )
-    return sections
+        for name, table in found.groups.items()
+    ]
+
+
+def group_table(table: pd.DataFrame) -> pd.DataFrame:
+    """A row per group: cases, costs and rates with intervals and counts, ready to print."""
+    rows = []
+    for name, mine in table.groupby("group", sort=False):
+        by = mine.set_index("measure")
+        row = {"group": name, "cases": f"{int(by['cases'][COST]):,}"}
+        for measure in (COST, *BINARY, ACCURACY):
+            if measure not in by.index:
+                continue
+            cases, value, low, high = by.loc[[measure], ["cases", "value", "low", "high"]].to_numpy()[0]
+            if pd.isna(value):
+                row[measure] = "no case"
+            elif measure == COST:
+                row[measure] = f"{value:.2f} ({low:.2f} to {high:.2f})"
+            else:
+                row[measure] = f"{value:.1%} ({low:.1%} to {high:.1%}) of {int(cases):,}"
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def _quality_section(found: Backtest) -> Section:
     notes = found.notes or ("Nothing stood out.",)
     return Section(
         title="About the data",
-        text=f"{found.train_cases:,} cases to learn from, {found.test_cases:,} to test on.",
+        text=f"{found.split} {found.train_cases:,} cases to learn from, {found.test_cases:,} to test on.",
         table=pd.DataFrame({"note": notes}),
     )

@@ -5,283 +5,245 @@ The cases are split (later time, or whole groups); models learn from one part an
 - *Known outcomes.* Where several experts decided most cases, models learn from one drawn decision per case,
   and a test case may go to the machine or to anyone who really decided it: every outcome is known.
 - *Estimated.* Where one expert decided each case, the costs are doubly-robust estimates from the log (see
-  `deccaf.evaluate.off_policy`), with propensities given, or estimated.
+  `deccaf.evaluate.off_policy`), with propensities given, or estimated among those present.
 
-Everybody's room is a share of what they really decided in the test part.
+Everybody's room is a share of what they really decided in the test part, or that of a roster. Beside the plan
+itself, plans for more and fewer hours of the team and for other ratios of costs are made from the same
+models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from deccaf.backtest.parts import BLIND, HISTORY, LOCAL, Part, Tested, estimated_part, known_part
-from deccaf.data.costs import Costs
-from deccaf.data.tables import Cases, Decisions, latest_share
-from deccaf.errors import ConfigError, DataError
-from deccaf.estimator import splitting_group
-from deccaf.evaluate.off_policy import Estimate, mean_with_interval
-from deccaf.evaluate.propensity import estimate_propensities, given_propensities_notes
-from deccaf.policies import find
+from deccaf.backtest import outcomes as o
+from deccaf.backtest.options import Options
+from deccaf.backtest.outcomes import Outcome, Trace
+from deccaf.backtest.policies import Models, decide, needs_of, priced, right_chances
+from deccaf.backtest.results import Backtest, Question, Tested, collected
+from deccaf.backtest.split import (
+    MANY,
+    Chances,
+    Part,
+    Rooms,
+    Split,
+    batches_of,
+    chances_of,
+    one_each,
+    rooms_of,
+    split_of,
+    usable,
+)
+from deccaf.backtest.verdict import HISTORY, OURS, SIMPLE
+from deccaf.data.config import Config
+from deccaf.data.costs import MACHINE, Costs
+from deccaf.data.history import History
+from deccaf.evaluate.audit import audit
+from deccaf.policies import Beliefs, Decided
 
-Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Step = Callable[[str], None]
 
-DEFAULT = ("full-rejection", "machine", "random", "deccaf-paper", BLIND, "deccaf")
-MANY = 1.5
-"""Decisions per case from which on outcomes are known often enough."""
-_GROUP_FOLDS = 5
+HOURS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
+"""Hours of the team that the curve shows, as shares of what it really worked, or of the roster."""
+RATIOS = (0.5, 2**-0.5, 2**0.5, 2.0)
+"""Factors on the ratio of costs, from half to double."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """How to test."""
+def backtest(history: History, config: Config, options: Options, step: Step = lambda _: None) -> Backtest:
+    """Split, learn, plan, and count what it would have cost; `step` hears what is being done."""
+    config = config.model_copy(update={"model": config.model.model_copy(update={"seed": options.seed})})
+    looked = audit(history, config.columns, config.labels)
+    ready = _ready(looked.history, options)
+    history, found = ready.history, None
+    notes = [*config.notes(), *looked.notes, *ready.notes]
+    batch = batches_of(history.cases, options.batch, options.capacity)
+    if not ready.known:
+        step("Who got which case")
+        found, more = chances_of(history, options.seed)
+        notes += more
+    share = _share(history, ready.split.folds, ready.decided, options)
+    desk = _Desk(history, config, options, found, share, batch)
+    tested = []
+    for number, mask in enumerate(ready.split.folds, 1):
+        where = f"Split {number} of {len(ready.split.folds)}: "
+        part = Part(history, config, desk.costs, history.log.experts, mask & ready.decided, ~mask)
+        tested.append(desk.test(part, lambda text, where=where: step(where + text)))  # type: ignore[misc]
+    step("Intervals and bounds")
+    return collected(tested, history, ready.split, options, share, (*notes, *desk.notes()))
 
-    policies: tuple[str, ...] = DEFAULT
-    capacity_share: float | None = None
-    """Share of everybody's observed load; None: the team can review half of the cases."""
-    split: Literal["auto", "time", "group", "random"] = "auto"
-    folds: int | None = None
-    """Refits; None: one for time, five for groups."""
-    test_share: float = 0.25
-    draws: int = 3
-    """Draws of one decision per training case, where cases have several."""
-    budget: str = "quick"
-    seed: int = 0
-    confidence: float = 0.95
 
-    def __post_init__(self) -> None:
-        if self.capacity_share is not None and not self.capacity_share > 0:
-            raise ConfigError(f"capacity share: expected more than 0, got {self.capacity_share}")
-        if not 0 < self.test_share < 1 or self.draws < 1 or (self.folds is not None and self.folds < 1):
-            raise ConfigError("test share must lie between 0 and 1, folds and draws must be at least 1")
-        if "deccaf" not in self.policies:
-            raise ConfigError("policies: 'deccaf' must be among them, it is what is tested")
-        for name in self.policies:
-            if name not in LOCAL:
-                find(name)
+def steps_of(history: History, options: Options) -> int:
+    """How many steps `backtest` will tell of."""
+    ready = _ready(history, options)
+    each = len(needs_of(options.policies)) + 1
+    return len(ready.split.folds) * each * (options.draws if ready.known else 1) + 1 + (not ready.known)
 
 
 @dataclass(frozen=True, eq=False)
-class Backtest:
-    """What a backtest found."""
+class _Ready:
+    """A history that can be tested, and how."""
 
+    history: History
+    decided: Mask
+    """Cases that somebody decided."""
     known: bool
-    """Whether every outcome is known, or costs are estimates from one decision per case."""
-    costs: pd.DataFrame
-    """By policy: `cost`, `low`, `high` per 100 cases, and `deferred`, the share of cases given to people."""
-    savings: pd.DataFrame
-    """By other policy: what deccaf saves against it per 100 cases, `saved`, `low`, `high`."""
-    received: pd.DataFrame
-    """By expert: decisions in the test part, capacity, cases that deccaf gave."""
-    rows: pd.DataFrame
-    """One row per test case and draw: case, maker and decision of deccaf (-1: not known), truth, cost, weight
-    and the group columns."""
-    calibration: pd.DataFrame
-    """One row per test decision: expert, whether it was right, and the chance that was given to that."""
+    """Whether several people decided most cases."""
+    split: Split
     notes: tuple[str, ...]
-    train_cases: int
-    test_cases: int
-    folds: int
-    classes: tuple[Any, ...]
-
-    def verdict(self) -> list[str]:
-        """What to make of it, in sentences; says so where there is nothing to gain."""
-        mine = self.costs.loc["deccaf"]
-        simple = [name for name in ("machine", "random", "full-rejection") if name in self.costs.index]
-        lines = [f"deccaf: {mine['cost']:.2f} per 100 cases ({mine['low']:.2f} to {mine['high']:.2f})."]
-        if simple:
-            best = min(simple, key=lambda name: float(self.costs["cost"][name]))
-            lines.append(_against(best, self.savings.T[best], float(self.costs["cost"][best])))
-        past = self.savings.T[HISTORY]
-        words = f"{past['saved']:.2f} per 100 ({past['low']:.2f} to {past['high']:.2f})"
-        lines.append(f"Against what really happened, with people on every case, the difference is {words}.")
-        if BLIND in self.savings.index:
-            lines.append(_among(self.savings.T[BLIND]))
-        return lines
 
 
-def _against(other: str, saved: pd.Series, cost: float) -> str:
-    words = f"{saved['saved']:.2f} per 100 ({saved['low']:.2f} to {saved['high']:.2f})"
-    if saved["low"] > 0:
-        return f"It saves {saved['saved'] / cost:.0%} against {other}, the best without it: {words}."
-    return f"No gain over {other} that these data show: the difference is {words}."
-
-
-def _among(saved: pd.Series) -> str:
-    words = f"{saved['saved']:.2f} per 100 ({saved['low']:.2f} to {saved['high']:.2f})"
-    if saved["low"] > 0:
-        return f"Choosing among the experts, and not just when to ask one, saves {words}."
-    return (
-        "No gain from choosing among the experts: they differ by nothing that these data show, and giving "
-        f"each case to whoever has room costs the same (difference {words})."
-    )
-
-
-def backtest(
-    cases: Cases,
-    log: Decisions,
-    costs: Costs,
-    options: Options,
-    review_cost: float | Mapping[str, float] = 0.0,
-    step: Callable[[str], None] = lambda _: None,
-) -> Backtest:
-    """Split, learn, plan, and count what it would have cost; `step` hears what is being done."""
-    cases, log, notes = _usable(cases, log)
-    experts = log.experts
-    position = cases.positions(log.case)
-    decided = np.bincount(position, minlength=len(cases)) > 0
-    known = bool(len(log) >= MANY * decided.sum())
+def _ready(history: History, options: Options) -> _Ready:
+    history, notes = usable(history)
+    decided = np.bincount(history.case, minlength=len(history.cases)) > 0
+    known = bool(len(history.log) >= MANY * decided.sum())
     if not known:
-        log, position, dropped = _one_each(log, position, options.seed)
-        notes += (
-            [f"{dropped:,} further decisions on cases that had one already were left out"] if dropped else []
+        history, dropped = one_each(history, options.seed)
+        if dropped:
+            notes.append(f"{dropped:,} further decisions on cases that had one already were left out")
+    split = split_of(history.cases, options.split, options.folds, options.test_share, options.seed)
+    return _Ready(history, decided, known, split, tuple(notes))
+
+
+def _share(history: History, folds: tuple[Mask, ...], decided: Mask, options: Options) -> float:
+    """The share of everybody's observed load, or of the roster, that is planned with."""
+    if options.capacity is not None:
+        return 1.0
+    if options.capacity_share is not None:
+        return options.capacity_share
+    cases = sum(int((mask & decided).sum()) for mask in folds)
+    return 0.5 * cases / max(sum(int(mask[history.case].sum()) for mask in folds), 1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Desk:
+    """What all splits share."""
+
+    history: History
+    config: Config
+    options: Options
+    chances: Chances | None
+    """None where every outcome is known."""
+    share: float
+    batch: pd.Series | None
+    """The batch of every case, where there are several."""
+
+    @cached_property
+    def costs(self) -> Costs:
+        """What errors cost."""
+        return self.config.costs.build()
+
+    def notes(self) -> list[str]:
+        """What the roster leaves out."""
+        capacity, people = self.options.capacity, set(self.history.log.experts)
+        if capacity is None:
+            return []
+        on = {name for name in capacity.makers if name != MACHINE}
+        notes = []
+        if on - people:
+            notes.append(f"{len(on - people)} on the roster are not in the log and get nothing here")
+        if people - on:
+            notes.append(f"{len(people - on)} of the log are not on the roster and get nothing")
+        return notes
+
+    def test(self, part: Part, step: Step) -> Tested:
+        """Learn, plan and count on one split."""
+        models = Models(part, needs_of(self.options.policies), step)
+        return (
+            self._known(part, models, step) if self.chances is None else self._estimated(part, models, step)
         )
-    folds = _folds(cases, options)
-    test_decisions = sum(int(mask[position].sum()) for mask in folds)
-    test_cases = sum(int((mask & decided).sum()) for mask in folds)
-    share = options.capacity_share
-    if share is None:
-        share = 0.5 * test_cases / max(test_decisions, 1)
-    propensity = None
-    if not known:
-        propensity, more = _propensities(cases, log, position, experts, options.seed)
-        notes += more
-    tested: list[Tested] = []
-    for number, mask in enumerate(folds, 1):
-        part = Part(
-            cases, log, position, costs, experts, mask & decided, ~mask, share, review_cost, propensity
-        )
-        if known:
-            for draw in range(options.draws):
-                step(f"Split {number} of {len(folds)}, draw {draw + 1} of {options.draws}")
-                tested.append(known_part(part, options, draw))
-        else:
-            step(f"Split {number} of {len(folds)}")
-            tested.append(estimated_part(part, options))
-    train = int(np.mean([(~mask).sum() for mask in folds]))
-    return _collected(tested, cases, log, position, options, known, tuple(notes), train, len(folds))
 
+    def _known(self, part: Part, models: Models, step: Step) -> Tested:
+        """Learn from one drawn decision per case; every outcome in the test part is known."""
+        options, classes = self.options, len(self.costs.classes)
+        said = o.known_table(part)
+        eligible = np.hstack([np.ones((len(said), 1), bool), said >= 0])
+        draws: list[dict[Question, Outcome]] = []
+        plans, right = [], []
+        first: dict[float, Ints] = {}
+        for draw in range(options.draws):
+            rng = np.random.default_rng([options.seed, draw])
+            beliefs = models.beliefs(_drawn(part, rng))
+            step(f"planning {len(said):,} cases, draw {draw + 1} of {options.draws}")
+            made = self._plans(part, beliefs, eligible, options.seed + draw, all_questions=draw == 0)
+            draws.append({q: o.known(part, said, one, classes) for q, (one, _) in made.items()})
+            right.append(right_chances(part, beliefs))
+            plans.append(made[Question(OURS)])
+            first = first or _makers(made)
+        outcomes = {q: o.averaged([one[q] for one in draws if q in one]) for q in draws[0]}
+        outcomes[Question(HISTORY)] = o.known_history(part, said, classes)
+        return Tested(part, outcomes, {}, None, tuple(plans), pd.concat(right), first)
 
-def _usable(cases: Cases, log: Decisions) -> tuple[Cases, Decisions, list[str]]:
-    """Cases whose truth is known, with notes on what was left out."""
-    if cases.label is None:
-        raise DataError("a backtest needs labels; name the column under [columns] label")
-    known = cases.label >= 0
-    notes = []
-    if not known.all():
-        notes.append(f"{(~known).sum():,} cases without a label yet were left out")
-        cases = cases.take(known)
-        log = log.of(cases)
-    undecided = len(cases) - log.case.nunique()
-    if undecided:
-        notes.append(f"{undecided:,} cases that nobody decided were learned from, but not tested on")
-    few = log.expert.value_counts()
-    few = few[few < 30]
-    if len(few):
-        notes.append(f"{len(few)} experts have fewer than 30 decisions; the least has {few.min()}")
-    missing = cases.features.isna().mean()
-    if missing.max() > 0.2:
-        notes.append(f"feature {missing.idxmax()!r} is missing in {missing.max():.0%} of the cases")
-    if len(log) < 100:
-        raise DataError(f"a backtest needs at least 100 decisions on labelled cases, got {len(log)}")
-    return cases, log, notes
-
-
-def _one_each(log: Decisions, position: Ints, seed: int) -> tuple[Decisions, Ints, int]:
-    """One decision per case, drawn at random."""
-    order = np.random.default_rng(seed).permutation(len(log))
-    rows = np.sort(order[np.unique(position[order], return_index=True)[1]])
-    return log.take(rows), position[rows], len(log) - len(rows)
-
-
-def _folds(cases: Cases, options: Options) -> list[NDArray[np.bool_]]:
-    """Masks of test cases. Time: consecutive windows of the latest cases, each tested by the cases before."""
-    group = splitting_group(cases)
-    split: str = options.split
-    if split == "auto":
-        split = "group" if group is not None else "time" if cases.time is not None else "random"
-    if split == "time":
-        if cases.time is None:
-            raise ConfigError("--split time: the cases have no time column; name it under [columns] time")
-        if (options.folds or 1) > 1:
-            raise ConfigError("--split time has one split; use --test-share for its size")
-        return [latest_share(cases.time, options.test_share)]
-    if split == "group" and group is None:
-        raise ConfigError("--split group: [columns] group names no column with at least 50 groups")
-    units = np.arange(len(cases)) if split == "random" or group is None else pd.factorize(group)[0]
-    count, folds = int(units.max()) + 1, options.folds or _GROUP_FOLDS
-    if folds < 2 or count < folds:
-        raise ConfigError(f"--folds {folds}: expected at least 2, and {count} groups allow at most {count}")
-    place = np.random.default_rng(options.seed).permutation(count)[units] % folds
-    return [place == fold for fold in range(folds)]
-
-
-def _propensities(
-    cases: Cases, log: Decisions, position: Ints, experts: tuple[str, ...], seed: int
-) -> tuple[Array, list[str]]:
-    if log.propensity is not None:
-        given = log.propensity.to_numpy(np.float64)
-        return given, given_propensities_notes(given)
-    codes = pd.Index(experts).get_indexer(pd.Index(log.expert))
-    found = estimate_propensities(cases.features.iloc[position], codes, len(experts), seed)
-    how = "everybody's share of the work" if found.random else "a model of who got which case"
-    return found.of(codes), [f"propensities were not given: estimated as {how}", *found.notes()]
-
-
-def _collected(
-    tested: list[Tested],
-    cases: Cases,
-    log: Decisions,
-    position: Ints,
-    options: Options,
-    known: bool,
-    notes: tuple[str, ...],
-    train: int,
-    folds: int,
-) -> Backtest:
-    terms = pd.concat([part.terms for part in tested]).groupby(level=0).mean()
-    group = splitting_group(cases)
-    member = None if group is None else group.to_numpy()[terms.index]
-
-    event = max(part.event for part in tested)
-
-    def estimate(values: pd.Series, weighted: bool) -> Estimate:
-        size = event if weighted else 0.0
-        return mean_with_interval(values.to_numpy(), member, options.confidence, size).per_100()
-
-    deferred = pd.concat([part.deferred for part in tested], axis=1).mean(axis=1)
-    # a policy that lets no person decide, or what really happened, needs no weights
-    found = {name: estimate(terms[name], name != HISTORY and deferred[str(name)] > 0) for name in terms}
-    table = pd.DataFrame(
-        {
-            name: {"cost": e.value, "low": e.low, "high": e.high, "deferred": deferred[str(name)]}
-            for name, e in found.items()
+    def _estimated(self, part: Part, models: Models, step: Step) -> Tested:
+        """Learn from one decision per case; what others would have said in the test part is estimated."""
+        assert self.chances is not None
+        beliefs = models.beliefs(np.flatnonzero(part.train[part.position]))
+        log = o.log_of(part, beliefs, self.chances)
+        step(f"planning {len(part.rows):,} cases")
+        made = self._plans(part, beliefs, self._present(part), self.options.seed)
+        traces: dict[Question, Trace] = {
+            q: o.trace_of(q.policy, part, beliefs, one, rooms, log.who) for q, (one, rooms) in made.items()
         }
-    ).T
-    others = [name for name in terms if name != "deccaf"]
-    saved = {name: estimate(terms[name] - terms["deccaf"], False) for name in others}
-    savings = pd.DataFrame({n: {"saved": e.value, "low": e.low, "high": e.high} for n, e in saved.items()}).T
-    draws = len(tested) / folds
-    received = pd.concat([part.received for part in tested]).groupby(level=0).sum() / draws
-    if not known:
-        effective = min(part.effective for part in tested)
-        notes = (*notes, f"the estimate for deccaf rests on {effective:,.0f} effective cases given to people")
-    return Backtest(
-        known=known,
-        costs=table,
-        savings=savings,
-        received=received,
-        rows=pd.concat([part.rows for part in tested], ignore_index=True),
-        calibration=pd.concat([part.calibration for part in tested], ignore_index=True),
-        notes=notes,
-        train_cases=train,
-        test_cases=len(terms),
-        folds=folds,
-        classes=cases.classes,
-    )
+        past = o.history_of(log, part.review, len(self.costs.classes))
+        right = right_chances(part, beliefs)
+        return Tested(
+            part, {Question(HISTORY): past}, traces, log, (made[Question(OURS)],), right, _makers(made)
+        )
+
+    def _present(self, part: Part) -> Mask | None:
+        """(test cases, makers): who was there; nobody gets a case from a time when they were away."""
+        assert self.chances is not None
+        if self.chances.present is None:
+            return None
+        mine = part.decisions[np.argsort(part.position[part.decisions], kind="stable")]
+        there = self.chances.present[mine]
+        return np.hstack([np.ones((len(there), 1), bool), there])
+
+    def _plans(
+        self, part: Part, beliefs: Beliefs, eligible: Mask | None, seed: int, all_questions: bool = True
+    ) -> dict[Question, tuple[Decided, Rooms]]:
+        """Every policy's plan; beside it plans for other hours and for other ratios of costs."""
+        options = self.options
+
+        def rooms(share: float) -> Rooms:
+            return rooms_of(part, share, eligible, options.capacity, self.batch)
+
+        usual = rooms(self.share)
+        made = {Question(name): (decide(name, beliefs, usual, seed), usual) for name in options.policies}
+        if not all_questions:
+            return made
+        for hours in HOURS:
+            here = rooms(hours)
+            same = np.isclose(hours, self.share)
+            plan = made[Question(OURS)][0] if same else decide(OURS, beliefs, here, seed)
+            made[Question(OURS, hours=hours)] = (plan, here)
+        for ratio in RATIOS if len(self.costs.classes) == 2 else ():
+            other = priced(beliefs, at_ratio(beliefs.costs, ratio))
+            for name in (*(name for name in SIMPLE if name in options.policies), OURS):
+                made[Question(name, ratio=ratio)] = (decide(name, other, usual, seed), usual)
+        return made
+
+
+def _makers(made: dict[Question, tuple[Decided, Rooms]]) -> dict[float, Ints]:
+    """Who decides each case, by ratio of costs."""
+    return {q.ratio: one.maker for q, (one, _) in made.items() if q.policy == OURS and q.hours is None}
+
+
+def at_ratio(table: NDArray[np.float64], ratio: float) -> NDArray[np.float64]:
+    """Two-class costs with the cost of a false positive times `ratio`."""
+    other = np.array(table)
+    other[:, 0, 1] *= ratio
+    return other
+
+
+def _drawn(part: Part, rng: np.random.Generator) -> Ints:
+    """One decision of each training case, drawn at random."""
+    mine = rng.permutation(np.flatnonzero(part.train[part.position]))
+    return np.sort(mine[np.unique(part.position[mine], return_index=True)[1]])

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from deccaf.benchmark.kept import read_decisions, read_experts, read_truth
 from deccaf.benchmark.scene import Crew, Scene, Setting
 from deccaf.benchmark.store import Found
-from deccaf.benchmark.tasks import predictions, two_classes
 from deccaf.data.costs import MACHINE, Costs
 from deccaf.policies import Beliefs, Correctness, Decided, Registered, Room
 from deccaf.simulate.testbed import PAPER_SETTINGS, paper_capacity
@@ -32,8 +32,8 @@ def run_cells(
 
     `kept` are the predictions of `cases` (our classifier), `paper` (the paper's) and `experts`.
     """
-    scene, crew = setting.scene(), setting.crew(ratio, seed)
-    known = beliefs(crew, Costs.binary(ratio), kept)
+    scene, crew, costs = setting.scene(), setting.crew(ratio, seed), Costs.binary(ratio)
+    known = beliefs(crew, costs, kept)
     able = [policy for policy in policies if _can(policy, known)]
     found = {}
     for capacity, key in keys.items():
@@ -44,7 +44,7 @@ def run_cells(
             decided = policy.decide(known, room, 1000 * seed + capacity)
             seconds = time.perf_counter() - started
             outcomes.append(
-                {"policy": name, **outcome(decided, scene, crew, ratio), "assign_seconds": seconds}
+                {"policy": name, **outcome(decided, scene, crew, costs), "assign_seconds": seconds}
             )
             loads[name] = np.bincount(decided.maker, minlength=len(known.makers)).tolist()
             if decided.plan is not None:
@@ -66,19 +66,14 @@ def beliefs(crew: Crew, costs: Costs, kept: dict[str, pd.DataFrame]) -> Beliefs:
     """What the models believe about the test cases."""
     paper, experts = kept["paper"], kept["experts"]
 
-    def of(name: str) -> Array:
-        return predictions(experts, name, crew.experts)
-
     def correctness(p: str, model: str) -> Correctness:
-        return Correctness(two_classes(predictions(paper, p, ["fraud"])), of(model))
+        return Correctness(read_truth(paper, p, costs.classes), read_experts(experts, model, crew.experts))
 
-    fp, fn = of("fp"), of("fn")
-    q = np.stack([np.stack([1.0 - fp, fp], axis=-1), np.stack([fn, 1.0 - fn], axis=-1)], axis=2)
     return Beliefs(
         experts=crew.experts,
         costs=costs.array(),
-        p=two_classes(predictions(kept["cases"], "p", ["fraud"])),
-        q=q,
+        p=read_truth(kept["cases"], "p", costs.classes),
+        q=read_decisions(experts, crew.experts, costs.classes),
         true_q=crew.true_q,
         paper={
             "hem": correctness("p", "hem"),
@@ -88,22 +83,23 @@ def beliefs(crew: Crew, costs: Costs, kept: dict[str, pd.DataFrame]) -> Beliefs:
     )
 
 
-def outcome(decided: Decided, scene: Scene, crew: Crew, ratio: float) -> dict[str, Any]:
-    """Counts of one draw of decisions, their cost, and the expected cost with the true chances of error."""
-    truth, rows = scene.truth, np.arange(len(scene.test))
-    human = decided.maker > 0
+def outcome(decided: Decided, scene: Scene, crew: Crew, costs: Costs) -> dict[str, Any]:
+    """Counts of one draw of decisions, their cost, and the expected cost with the true chances of error.
+
+    The first class is the negative one, all others are positive.
+    """
+    truth, rows, n, k = scene.truth, np.arange(len(scene.test)), len(scene.test), len(costs.classes)
+    human, price = decided.maker > 0, costs.array()[0]
     of_expert = np.where(human, decided.maker - 1, 0)
     said = np.where(human, crew.said[rows, of_expert], decided.machine_says)
-    counts = np.bincount(2 * truth + said, minlength=4)
-    tn, fp, fn, tp = (int(count) for count in counts)
-    n = len(truth)
-    found = {"n": n, "fp": fp, "fn": fn, "tp": tp, "tn": tn, "cost_per_100": 100 * (ratio * fp + fn) / n}
-    expected = None
+    pairs = np.bincount(k * truth + said, minlength=k * k).reshape(k, k)
+    tn, fp, fn, tp = (int(part.sum()) for part in (pairs[0, 0], pairs[0, 1:], pairs[1:, 0], pairs[1:, 1:]))
+    cost, expected = 100 * float((pairs * price).sum()) / n, None
     if crew.true_q is not None:
-        wrong = crew.true_q[rows, of_expert, truth, 1 - truth]
-        wrong = np.where(human, wrong, decided.machine_says != truth)
-        expected = float(100 * (wrong * np.where(truth == 0, ratio, 1.0)).mean())
-    return {**found, "expected_cost_per_100": expected}
+        of_people = (crew.true_q[rows, of_expert, truth] * price[truth]).sum(axis=1)
+        expected = float(100 * np.where(human, of_people, price[truth, decided.machine_says]).mean())
+    counts = {"n": n, "fp": fp, "fn": fn, "tp": tp, "tn": tn}
+    return {**counts, "cost_per_100": cost, "expected_cost_per_100": expected}
 
 
 def _can(policy: Registered, known: Beliefs) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import joblib
 
 from deccaf.errors import ConfigError
+from deccaf.optional import extra
 
 _LOCAL = re.compile(r"local:([1-9]\d*)")
 
@@ -24,6 +25,7 @@ def cluster_of(cluster: str | None, jobs: int) -> Iterator[Callable[[], joblib.P
         raise ConfigError(f"jobs: at least one is needed, got {jobs}")
     with ExitStack() as stack:
         many: dict[str, Any] = {"n_jobs": jobs}
+        check_installed(cluster)
         if cluster is not None:
             stack.enter_context(_client(cluster))
             stack.enter_context(joblib.parallel_config(backend="dask", wait_for_workers_timeout=60))
@@ -35,12 +37,17 @@ def cluster_of(cluster: str | None, jobs: int) -> Iterator[Callable[[], joblib.P
         yield parallel
 
 
+def check_installed(cluster: str | None) -> None:
+    """Fail before the work begins where a cluster is wanted and Dask is not there."""
+    if cluster is not None:
+        with extra("dask", "--cluster"):
+            import distributed  # noqa: F401
+
+
 @contextmanager
 def _client(cluster: str) -> Iterator[Any]:
-    try:
-        from distributed import Client, LocalCluster
-    except ImportError:
-        raise ConfigError("--cluster needs Dask: pip install '.[dask]' in deccaf's folder") from None
+    from distributed import Client, LocalCluster
+
     found = _LOCAL.fullmatch(cluster)
     if found:
         with (

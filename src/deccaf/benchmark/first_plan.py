@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from deccaf.assign import Assignment, AssignmentProblem, solve_batches, verify
 from deccaf.data.capacity import Capacity
+from deccaf.data.cases import Cases
 from deccaf.data.costs import MACHINE, Costs
-from deccaf.data.tables import Cases
 from deccaf.errors import DataError
 from deccaf.policies import Beliefs
 from deccaf.report import figures
 from deccaf.report.page import Section
 from deccaf.simulate import SyntheticTeam
 from deccaf.simulate.testbed import batches_by_size
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
 
@@ -101,7 +104,7 @@ def plan_sections(found: MonthOfPlans) -> tuple[Section, ...]:
             text=f"{A_DAY} alerts arrive each day, each analyst can review {EACH}, the machine decides the "
             "rest. deccaf learned from months 3-6, with one random analyst's decision per case, and planned "
             f"each day of month 7. Its plans cost {saved:.0%} less than the next best way ({best}).",
-            pictures={"cost-by-policy": _cost_figure(found.costs)},
+            pictures={"cost-by-policy": partial(_cost_figure, found.costs)},
             note="Expected cost of errors with the analysts' true chances of error, which only a simulation "
             "knows; a missed fraud costs 1. Nothing was learned from month 7.",
         ),

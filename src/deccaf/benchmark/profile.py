@@ -13,11 +13,10 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
-from deccaf.benchmark import bounds as _bounds  # noqa: F401  (registers a policy)
-from deccaf.data.config import Table, read_toml
+from deccaf.data.config import PartsTable, Table, read_toml
 from deccaf.data.schema import Columns
 from deccaf.errors import ConfigError, did_you_mean
-from deccaf.policies import POLICIES
+from deccaf.policies import find
 from deccaf.simulate.testbed import PAPER_SETTINGS
 
 BudgetName = Literal["none", "quick", "standard", "paper"]
@@ -114,9 +113,7 @@ class GridTable(Table):
     @classmethod
     def _policies(cls, values: list[str]) -> list[str]:
         for name in values:
-            if name not in POLICIES:
-                hint = did_you_mean(name, POLICIES)
-                raise ValueError(f"policy {name!r}: known are {', '.join(POLICIES)}{hint}")
+            find(name)
         return values
 
 
@@ -152,6 +149,8 @@ class Profile(Table):
     grid: GridTable
     search: SearchTable = SearchTable()
     team: TeamTable = TeamTable()
+    model: PartsTable = PartsTable()
+    """What `deccaf` blends."""
 
     def with_grid(self, changes: Mapping[str, Any]) -> Profile:
         """The same with another grid, as the command line asks for; None leaves a list as it is."""

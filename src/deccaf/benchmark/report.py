@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -111,7 +112,7 @@ def _costs(results: pd.DataFrame) -> Iterable[Section]:
         title=title,
         text="Cost of the decisions that were made." if drawn else text,
         table=pd.DataFrame(rows).fillna(""),
-        pictures={"costs": pictures.costs(intervals, shown, title)},
+        pictures={"costs": partial(pictures.costs, intervals, shown, title)},
         note=published.NOTE + " A missed fraud costs 1, a false alarm the ratio.",
         name="costs",
     )
@@ -187,7 +188,7 @@ def _differences(results: pd.DataFrame) -> Iterable[Section]:
         text="Relative saving with the 95 % interval of a bootstrap over histories and capacities, paired: "
         "both policies decide the same cases within the same limits.",
         table=heads(wide),
-        pictures={"savings": pictures.savings(table, rivals, title)} if rivals else {},
+        pictures={"savings": partial(pictures.savings, table, rivals, title)} if rivals else {},
         name="differences",
     )
 
@@ -213,7 +214,9 @@ def _gaps(results: pd.DataFrame) -> Iterable[Section]:
         title="Where the rest is lost: model, solver, capacity",
         text=text,
         table=shown,
-        pictures={"gaps": pictures.gaps(table, "What the model, a greedy solver and the limits cost")},
+        pictures={
+            "gaps": partial(pictures.gaps, table, "What the model, a greedy solver and the limits cost")
+        },
         note="solver: greedy against exact with the same model. model: the exact plan against the oracle's. "
         "capacity: the oracle within limits against the oracle without them.",
         name="gaps",
@@ -272,6 +275,6 @@ def _training_data(results: pd.DataFrame) -> Iterable[Section]:
         title=title,
         text="Everything was learned from a part of the past cases; smaller parts lie within larger ones.",
         table=heads(wide.reset_index()),
-        pictures={"training-data": pictures.training_data(intervals, shown, title)},
+        pictures={"training-data": partial(pictures.training_data, intervals, shown, title)},
         name="training-data",
     )

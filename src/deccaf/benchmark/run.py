@@ -13,23 +13,24 @@ from pathlib import Path
 from typing import Any
 
 import joblib
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from deccaf.benchmark.cells import run_cells
-from deccaf.benchmark.cluster import cluster_of
+from deccaf.benchmark.cluster import check_installed, cluster_of
+from deccaf.benchmark.kept import read_truth
 from deccaf.benchmark.profile import Profile
 from deccaf.benchmark.results import write_results
 from deccaf.benchmark.scene import Setting
-from deccaf.benchmark.search import Wanted, run_search, wanted
+from deccaf.benchmark.search import Wanted, check_tools, run_search, wanted
 from deccaf.benchmark.store import Found, Store
 from deccaf.benchmark.tasks import (
     fit_cases,
     fit_experts,
     fit_paper_classifier,
-    predictions,
     study_team,
-    two_classes,
 )
 from deccaf.benchmark.world import Source, build_world, settings
 from deccaf.policies import find
@@ -38,7 +39,7 @@ Progress = Callable[[float, float, str], None]
 """Called after each piece of work with (done, all, what it was), in expected seconds."""
 Results = Mapping[str, Found]
 
-_FORMAT = 1
+_FORMAT = 2
 _SECONDS = {
     "hem": 1.2,
     "ova": 2.2,
@@ -125,6 +126,8 @@ def run_benchmark(
 ) -> pd.DataFrame:
     """Run what is not done yet, and give (and write) the results of the whole grid."""
     source, store = source or Source(), Store(out)
+    check_installed(cluster)
+    check_tools(_searches(profile))
     store.settle(_identity(profile, source))
     build_world(store, profile, source, say)
     bench = Bench(store, profile, settings(store, profile, source, say))
@@ -139,6 +142,18 @@ def run_benchmark(
                     done += piece.weight
                     progress(done, total, piece.key)
     return write_results(store, profile)
+
+
+def _searches(profile: Profile) -> tuple[list[Wanted], list[Wanted]]:
+    """Those that the profile asks for."""
+    search = profile.search
+    return wanted(
+        search.classifier,
+        search.expertise,
+        search.shortlist,
+        apart=search.as_published,
+        experts=profile.team.size,
+    )
 
 
 def run_wave(
@@ -165,14 +180,7 @@ class Bench:
         self.store = store
         self.profile = profile
         self.settings = settings
-        search = profile.search
-        self.searches = wanted(
-            search.classifier,
-            search.expertise,
-            search.shortlist,
-            apart=search.as_published,
-            experts=profile.team.size,
-        )
+        self.searches = _searches(profile)
 
     def waves(self) -> list[list[Piece]]:
         """What is left to do, largest training share first; a wave needs the waves before it."""
@@ -261,14 +269,18 @@ class Bench:
     def _experts(self, s: Scenario, seed: int) -> Callable[[], Call]:
         def prepare() -> Call:
             shortlists = {model: self._shortlist(s, model, seed) for model in ("hem", "ova")}
-            p = two_classes(predictions(self.store.table(s.cases, "predictions"), "p", ["fraud"]))
+            p = self._truth(s.cases, s)
             return Call(fit_experts, (self.settings[s.rate], s.ratio, s.share, seed, shortlists, p))
 
         return prepare
 
+    def _truth(self, key: str, s: Scenario) -> NDArray[np.float64]:
+        """What a classifier believes about the test cases."""
+        return read_truth(self.store.table(key, "predictions"), "p", self.settings[s.rate].cases.classes)
+
     def _team(self, s: Scenario) -> Callable[[], Call]:
         def prepare() -> Call:
-            p = two_classes(predictions(self.store.table(s.paper, "predictions"), "p", ["fraud"]))
+            p = self._truth(s.paper, s)
             return Call(study_team, (self.settings[s.rate], s.ratio, self.profile.grid.seeds[0], p))
 
         return prepare

@@ -7,15 +7,18 @@ would say of every test case), so nothing but the setting has to be sent.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from deccaf.benchmark.profile import MonthsTable, TeamTable
+from deccaf.data.cases import Cases
+from deccaf.data.config import PartsTable
 from deccaf.data.costs import Costs
-from deccaf.data.tables import Cases, Decisions
+from deccaf.data.decisions import Decisions
+from deccaf.data.history import History
 from deccaf.errors import DataError
 from deccaf.simulate.history import random_history
 from deccaf.simulate.seeds import stream
@@ -39,6 +42,8 @@ class Setting:
     seed: int = 0
     decisions: Decisions | None = None
     """A third party's decisions in place of a simulated team."""
+    model: PartsTable = field(default_factory=PartsTable)
+    """What `deccaf` blends."""
 
     def scene(self, share: float = 1.0) -> Scene:
         """Past and test cases; of the past a share, drawn so that smaller shares are parts of larger ones."""
@@ -94,22 +99,15 @@ class Crew:
     """(test cases, experts, K, K), where the experts are simulated."""
     team: SyntheticTeam | None = None
 
-    def log(self, scene: Scene) -> Log:
-        """The history of the scene's past cases, in their order."""
+    def log(self, scene: Scene) -> History:
+        """What can be learned from: the scene's past cases, and the decisions on them in their order."""
         where = scene.past.ids.get_indexer(pd.Index(self.history["case_id"]))
         rows = np.flatnonzero(where >= 0)
         rows = rows[np.argsort(where[rows], kind="stable")]
-        part = self.history.iloc[rows]
-        return Log(where[rows], part["expert_id"], part["decision"].to_numpy(np.int64))
-
-
-@dataclass(frozen=True, eq=False)
-class Log:
-    """Decisions on past cases: the case's position, who, what."""
-
-    case: Ints
-    expert: pd.Series
-    decision: Ints
+        part = self.history.iloc[rows].reset_index(drop=True)
+        decision = part["decision"].to_numpy(np.int64)
+        log = Decisions(part["case_id"], part["expert_id"], decision, scene.past.classes)
+        return History.of(scene.past, log)
 
 
 def simulated_team(setting: Setting, ratio: float) -> SyntheticTeam:

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from deccaf.benchmark.scene import Log, Scene, Setting
+from deccaf.benchmark.scene import Scene, Setting
 from deccaf.benchmark.store import Found
 from deccaf.data.costs import Costs
+from deccaf.data.history import History
+from deccaf.models.budgets import Choice
 from deccaf.models.paper.expertise import HumanExpertiseModel, OneVsAll
 from deccaf.models.paper.paper_classifier import OFFSETS, PaperClassifier
-from deccaf.models.paper.spaces import SEARCHES, Budget, Choice, Search
-from deccaf.models.paper.tuning import tune
+from deccaf.models.paper.spaces import SEARCHES, Budget, Search
 
 _OFFSET = "offset"
 Params = dict[str, Any]
@@ -75,8 +76,16 @@ def wanted(
     return first, second
 
 
+def check_tools(searches: tuple[list[Wanted], list[Wanted]]) -> None:
+    """Fail before the work begins where there is something to search for and nothing to search with."""
+    if any(searches):
+        from deccaf.models.paper import tuning  # noqa: F401  (raises without the extra `search`)
+
+
 def run_search(setting: Setting, ratio: float, share: float, seed: int, what: Wanted) -> Found:
     """The best settings on the validation month; `seed` is that of the history."""
+    from deccaf.models.paper.tuning import tune  # its library is an extra
+
     started = time.perf_counter()
     scene, costs = setting.scene(share), Costs.binary(ratio)
     if what.model == "classifier":
@@ -116,7 +125,7 @@ def _classifier(
     return loss, search
 
 
-def _expertise(scene: Scene, log: Log, costs: Costs, what: Wanted) -> Callable[[Params], float]:
+def _expertise(scene: Scene, log: History, costs: Costs, what: Wanted) -> Callable[[Params], float]:
     names = sorted(log.expert.unique())
     mine = np.ones(len(log.case), bool)
     if what.expert is not None:

@@ -14,13 +14,12 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
-from deccaf.benchmark.bounds import WITHOUT_LIMITS
 from deccaf.benchmark.store import Store
 
 Array = NDArray[np.float64]
 SCENARIO = ["alert_rate", "ratio"]
 COST = "expected_cost_per_100"
-OURS, PAPER = "deccaf", "deccaf-paper"
+OURS, PAPER, WITHOUT_LIMITS = "deccaf", "deccaf-paper", "oracle-without-limits"
 _DRAWS = 2000
 
 

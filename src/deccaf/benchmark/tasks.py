@@ -3,7 +3,8 @@
 The paper's methods (`hem`, `ova`, their classifier) train on the training months, weighted by what errors
 cost, and choose their settings on the validation month; `refit` is the same with those settings on all past
 months. The classifier does not see the alert model's score; the expertise models do, as the experts do. Our
-models choose by themselves, on the latest part of the past, and are then fitted on all of it.
+models are what `DeCCaF` learns from the same history: they choose by themselves, on the latest part of the
+past, and are then fitted on all of it.
 """
 
 from __future__ import annotations
@@ -16,19 +17,22 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from deccaf.benchmark.kept import decision_columns, expert_columns, truth_columns
 from deccaf.benchmark.scene import Crew, Scene, Setting, simulated_team
 from deccaf.benchmark.search import paper_features, split_offset
 from deccaf.benchmark.store import Found
 from deccaf.data.costs import Costs
+from deccaf.data.history import History
 from deccaf.evaluate.agreement import complementarity, outcome_shares
 from deccaf.evaluate.measures import ece, log_loss, roc_auc
-from deccaf.models.cases.classifier import CaseClassifier, reweighted
-from deccaf.models.decisions.model import DecisionModel
+from deccaf.models.cases.classifier import reweighted
+from deccaf.models.expected_cost import learn_cases, learn_decisions
+from deccaf.models.methods import Settings
 from deccaf.models.paper.expertise import QUICK, HumanExpertiseModel, OneVsAll
 from deccaf.models.paper.paper_classifier import PaperClassifier
 
 Array = NDArray[np.float64]
-Settings = Sequence[Mapping[str, Any]]
+Shortlist = Sequence[Mapping[str, Any]]
 _T = TypeVar("_T")
 _Rows = tuple[pd.DataFrame, NDArray[np.int64], pd.Series, NDArray[np.int64]]
 """One row per decision: features, truth, expert, decision."""
@@ -49,53 +53,64 @@ class _Clock:
 
 def fit_cases(setting: Setting, share: float) -> Found:
     """Our classifier: one for every cost ratio."""
-    scene, clock = setting.scene(share), _Clock()
-    past = scene.past
-    model = clock(
-        "classifier",
-        lambda: CaseClassifier(seed=setting.seed).fit(past.features, scene.label, time=past.time),
-    )
+    scene, clock, classes = setting.scene(share), _Clock(), setting.cases.classes
+    model = clock("classifier", lambda: learn_cases(History.of(scene.past), our_settings(setting)))
     p = model.predict(scene.test.features)
-    measures = _measures(scene.truth, p[:, 1], np.ones(len(p)))
+    measures = _measures(scene.truth > 0, _not_first(p), np.ones(len(p)))
     return Found(
-        {"cases": len(past), "plain": measures, "seconds": clock.seconds, "weights": model.weights_},
-        {"predictions": _columns({"p": p[:, 1:]}, ["fraud"])},
+        {"cases": len(scene.past), "plain": measures, "seconds": clock.seconds, "weights": model.weights_},
+        {"predictions": pd.DataFrame(truth_columns("p", p, classes))},
     )
 
 
-def fit_paper_classifier(setting: Setting, ratio: float, share: float, shortlist: Settings) -> Found:
+def our_settings(setting: Setting) -> Settings:
+    """How `deccaf` learns in this benchmark."""
+    return Settings(
+        classes=len(setting.cases.classes),
+        case_parts=setting.model.case_parts,
+        decision_parts=setting.model.decision_parts,
+        seed=setting.seed,
+    )
+
+
+def fit_paper_classifier(setting: Setting, ratio: float, share: float, shortlist: Shortlist) -> Found:
     """The paper's classifier: the best of the fixed and the searched settings, and the same fitted again."""
     scene, clock, costs = setting.scene(share), _Clock(), Costs.binary(ratio)
     features, weight = paper_features(setting, scene), costs.case_weights(scene.label)
+    classes = len(costs.classes)
 
     def chosen() -> tuple[PaperClassifier, float]:
-        models = [PaperClassifier().fit(features, scene.label, weight, validation=scene.held)]
+        models = [PaperClassifier(classes).fit(features, scene.label, weight, validation=scene.held)]
         fixed = min(models[0].losses_)
         for params in shortlist:
             settings, offset = split_offset(dict(params))
-            model = PaperClassifier(candidates=[settings], offsets=[offset])
+            model = PaperClassifier(classes, candidates=[settings], offsets=[offset])
             models.append(model.fit(features, scene.label, weight, validation=scene.held))
         return min(models, key=lambda model: min(model.losses_)), fixed
 
     model, fixed = clock("paper classifier", chosen)
-    again = PaperClassifier(candidates=[model.params_], offsets=[model.offset_])
+    again = PaperClassifier(classes, candidates=[model.params_], offsets=[model.offset_])
     clock("paper classifier, refit", lambda: again.fit(features, scene.label, weight))
     p, refit = model.predict(scene.test.features), again.predict(scene.test.features)
     on_test = costs.case_weights(scene.truth)
     return Found(
         {
-            "paper": _measures(scene.truth, p[:, 1], on_test),
-            "refit": _measures(scene.truth, refit[:, 1], on_test),
+            "paper": _measures(scene.truth > 0, _not_first(p), on_test),
+            "refit": _measures(scene.truth > 0, _not_first(refit), on_test),
             "validation": {"fixed": fixed, "chosen": min(model.losses_)},
             "params": {**model.params_, "offset": model.offset_},
             "seconds": clock.seconds,
         },
-        {"predictions": _columns({"p": p[:, 1:], "refit": refit[:, 1:]}, ["fraud"])},
+        {
+            "predictions": pd.DataFrame(
+                {**truth_columns("p", p, costs.classes), **truth_columns("refit", refit, costs.classes)}
+            )
+        },
     )
 
 
 def fit_experts(
-    setting: Setting, ratio: float, share: float, seed: int, shortlists: Mapping[str, Settings], p: Array
+    setting: Setting, ratio: float, share: float, seed: int, shortlists: Mapping[str, Shortlist], p: Array
 ) -> Found:
     """All models of the experts, from one history; `p` is our classifier's P(y | x) of the test cases."""
     scene, crew, clock = setting.scene(share), setting.crew(ratio, seed), _Clock()
@@ -103,21 +118,20 @@ def fit_experts(
     log = crew.log(scene)
     label, held = scene.label[log.case], scene.held[log.case]
     rows: _Rows = (scene.past.features.iloc[log.case], label, log.expert, log.decision)
-    hem, refit, ova = _paper_models(rows, costs.case_weights(label), held, shortlists, clock)
-    time = scene.past.time
-    when = None if time is None else time.iloc[log.case]
-    decisions = clock("decision model", lambda: DecisionModel(seed=setting.seed).fit(*rows, time=when))
+    classes = len(costs.classes)
+    hem, refit, ova = _paper_models(classes, rows, costs.case_weights(label), held, shortlists, clock)
+    decisions = clock("decision model", lambda: learn_decisions(log, our_settings(setting)))
     paper: dict[str, HumanExpertiseModel | OneVsAll] = {"hem": hem, "refit": refit, "ova": ova}
     correct = {name: model.predict(test, names) for name, model in paper.items()}
     q = decisions.predict(test, names)
-    bent = reweighted(p, costs.case_weights(np.arange(2)))
+    bent = reweighted(p, costs.case_weights(np.arange(classes)))
     right = {**correct, "deccaf": np.einsum("iy,ijyy->ij", bent, q)}
     return Found(
         {
             "experts": names,
             "decisions": len(log.case),
-            "outcomes": outcome_shares(label, log.decision).to_dict(),
-            "classifier": _measures(scene.truth, bent[:, 1], costs.case_weights(scene.truth)),
+            "outcomes": outcome_shares(label, log.decision, costs.classes).to_dict(),
+            "classifier": _measures(scene.truth > 0, _not_first(bent), costs.case_weights(scene.truth)),
             "measures": {name: _by_expert(chance, crew, scene, costs) for name, chance in right.items()},
             "validation": {
                 "hem": {"fixed": min(hem.losses_[: len(QUICK)]), "chosen": min(hem.losses_)},
@@ -127,27 +141,35 @@ def fit_experts(
             "weights": decisions.weights_,
             "seconds": clock.seconds,
         },
-        {"predictions": _columns({**correct, "fp": q[:, :, 0, 1], "fn": q[:, :, 1, 0]}, names)},
+        {"predictions": _expert_table(correct, q, names, costs)},
     )
 
 
+def _expert_table(correct: Mapping[str, Array], q: Array, names: Sequence[str], costs: Costs) -> pd.DataFrame:
+    columns = decision_columns(q, names, costs.classes)
+    for model, chance in correct.items():
+        columns |= expert_columns(model, chance, names)
+    return pd.DataFrame(columns)
+
+
 def _paper_models(
+    classes: int,
     rows: _Rows,
     weight: Array,
     held: NDArray[np.bool_],
-    shortlists: Mapping[str, Settings],
+    shortlists: Mapping[str, Shortlist],
     clock: _Clock,
 ) -> tuple[HumanExpertiseModel, HumanExpertiseModel, OneVsAll]:
     """The paper's HEM, the same fitted again on all months, and one-vs-all."""
 
-    def candidates(kind: str) -> Settings:
+    def candidates(kind: str) -> Shortlist:
         return [*QUICK, *shortlists.get(kind, ())]
 
-    joint = HumanExpertiseModel(candidates=candidates("hem"))
+    joint = HumanExpertiseModel(classes, candidates=candidates("hem"))
     hem: HumanExpertiseModel = clock("hem", lambda: joint.fit(*rows, weight, validation=held))
-    again = HumanExpertiseModel(candidates=[hem.params_])
+    again = HumanExpertiseModel(classes, candidates=[hem.params_])
     refit: HumanExpertiseModel = clock("hem, refit", lambda: again.fit(*rows, weight))
-    apart = OneVsAll(candidates=candidates("ova"))
+    apart = OneVsAll(classes, candidates=candidates("ova"))
     return hem, refit, clock("ova", lambda: apart.fit(*rows, weight, validation=held))
 
 
@@ -158,14 +180,15 @@ def study_team(setting: Setting, ratio: float, seed: int, p: Array) -> Found:
     said = pd.DataFrame(np.column_stack([p.argmax(axis=1), crew.said]), columns=names)
     wrong = said.to_numpy() != truth[:, None]
     rates = pd.DataFrame(
-        {"maker": names, "fpr": wrong[truth == 0].mean(axis=0), "fnr": wrong[truth == 1].mean(axis=0)}
+        {"maker": names, "fpr": wrong[truth == 0].mean(axis=0), "fnr": wrong[truth > 0].mean(axis=0)}
     )
     tables = {"rates": rates, "complementarity": complementarity(truth, said)}
     if setting.decisions is None:
         team = simulated_team(setting, ratio)
         tables["weights"] = pd.DataFrame(team.directions[:, -1, :], columns=list(team.features.names))
-    price = costs.array()[0]
-    stakes = {"fp": float((truth == 0).mean() * price[0, 1]), "fn": float((truth == 1).mean() * price[1, 0])}
+    classes = np.arange(len(costs.classes))
+    at_stake = (truth[:, None] == classes).mean(axis=0) * costs.case_weights(classes)
+    stakes = {"fp": float(at_stake[0]), "fn": float(at_stake[1:].sum())}
     report = {
         "experts": list(crew.experts),
         "cases": len(truth),
@@ -175,21 +198,9 @@ def study_team(setting: Setting, ratio: float, seed: int, p: Array) -> Found:
     return Found(report, tables)
 
 
-def predictions(table: pd.DataFrame, name: str, columns: Sequence[str]) -> Array:
-    """(cases, columns): one of the arrays that `fit_...` kept."""
-    return table[[f"{name}:{column}" for column in columns]].to_numpy(np.float64)
-
-
-def two_classes(of_second: Array) -> Array:
-    """(cases, 2) from the chance of the second class."""
-    second = of_second.reshape(-1)
-    return np.column_stack([1.0 - second, second])
-
-
-def _columns(arrays: Mapping[str, Array], names: Sequence[str]) -> pd.DataFrame:
-    return pd.DataFrame(
-        {f"{name}:{column}": array[:, k] for name, array in arrays.items() for k, column in enumerate(names)}
-    )
+def _not_first(p: Array) -> Array:
+    """The chance of any class but the first."""
+    return np.asarray(p[:, 1:].sum(axis=1))
 
 
 def _measures(truth: NDArray[Any], p: Array, weight: Array) -> dict[str, float]:

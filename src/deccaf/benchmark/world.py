@@ -14,8 +14,9 @@ import pandas as pd
 from deccaf.benchmark.profile import MonthsTable, Profile
 from deccaf.benchmark.scene import Setting
 from deccaf.benchmark.store import Found, Store
+from deccaf.data.cases import Cases
+from deccaf.data.decisions import Decisions
 from deccaf.data.files import read_frame
-from deccaf.data.tables import Cases, Decisions
 from deccaf.errors import ConfigError, DataError
 from deccaf.simulate.alerts import AlertModel, AlertSets, Roc, build_alert_sets
 from deccaf.simulate.applications import generate_applications
@@ -103,7 +104,9 @@ def settings(
         if source.decisions is not None:
             table = read_frame(source.decisions)
             decisions = Decisions.from_frame(table, cases=cases)
-        found[rate] = Setting(cases, months, profile.team, profile.score, profile.world.seed, decisions)
+        found[rate] = Setting(
+            cases, months, profile.team, profile.score, profile.world.seed, decisions, profile.model
+        )
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -12,24 +12,29 @@ import typer
 
 from deccaf.cli.common import JsonOption, KeyOption, c_output_on_stderr, read_key, say, show_table, steps
 from deccaf.data.capacity import Capacity
-from deccaf.data.config import Config, ConstraintsTable
+from deccaf.data.config import Config
 from deccaf.data.costs import MACHINE
-from deccaf.data.files import read_frames
-from deccaf.data.schema import Columns
-from deccaf.data.tables import Cases
-from deccaf.errors import ConfigError
+from deccaf.data.files import check_output
+from deccaf.errors import ConfigError, did_you_mean
 
 _MOST_SHOWN = 20
 """Makers of an explanation, on a terminal."""
+_WEIGHTS = (1.0, 10.0, 4.0, 3.0)
+"""How reading, scoring, planning and intervals share the time."""
 
 if TYPE_CHECKING:
-    from deccaf.cli.intake import Intake
+    from collections.abc import Sequence
+
     from deccaf.estimator import DeCCaF
-    from deccaf.planning import Plan
+    from deccaf.planning import Plan, WhatIf, WhatIfs
 
 ModelOption = Annotated[Path, typer.Option(help="Model file that `deccaf fit` wrote.")]
 CasesOption = Annotated[Path, typer.Option(help="New cases: case_id, features, optional batch, time.")]
 CapacityOption = Annotated[Path, typer.Option(help="Roster: expert_id, upper, optional batch, lower.")]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(help="TOML whose [costs] replace those of the model, and whose [constraints] are granted."),
+]
 
 
 def assign(
@@ -39,11 +44,17 @@ def assign(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Plan file: .parquet or .csv.")] = None,
     what_if: Annotated[
         list[str] | None,
-        typer.Option(help="Answer without writing: ann=+10, ann=-5 or ann=40 cases in every batch."),
+        typer.Option(
+            help="Answer without writing: ann=+10, ann=-5 or ann=40 cases in every batch (also people not on "
+            "the roster), costs.false_positive=0.1. Several changes of one scenario with commas; every "
+            "--what-if is a scenario of its own."
+        ),
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="TOML with a [constraints] table that the plan must grant.")
-    ] = None,
+    config: ConfigOption = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 7 where cases are unlike those learned from.")
+    ] = False,
+    intervals: Annotated[bool, typer.Option(help="Say how sure the expected losses of people are.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check the files.")] = False,
     time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds to plan one batch.")] = 60.0,
     key_file: KeyOption = None,
@@ -52,71 +63,42 @@ def assign(
     """Plan new cases: who decides each, within everyone's limits, at the least expected cost of errors.
 
     The plan is verified, then written whole or not at all. The summary says how many cases everybody gets,
-    what the plan, the machine alone and random cases are expected to cost, what everybody's next case (and
-    hour, where the log had seconds) would save, and how many cases were close calls. With [constraints], what
-    each wish costs.
+    what the plan, the machine alone and random cases are expected to cost and by which costs, how far from
+    the best plan it can be, what everybody's next case (and hour, where the log had seconds) would save, and
+    how many cases were close calls. With [constraints], what each constraint costs. Cases that are unlike
+    those that the model learned from are named; with --strict nothing is then planned.
     """
-    from deccaf.cli.intake import take_in
-    from deccaf.estimator import DeCCaF
-    from deccaf.planning.plan import make_plan
+    from deccaf.planning import Scenario
 
     if out is None and not what_if and not dry_run:
         raise ConfigError(
             "--out: say where to write the plan, or use --what-if or --dry-run, which write nothing"
         )
-    wishes = None if config is None else Config.read(config).constraints
-    if wishes is not None and (what_if or dry_run):
-        raise ConfigError("--config: --what-if and --dry-run do not look at [constraints]; leave it out")
-    with steps(3) as step:
+    if out is not None:
+        check_output(out, [model, cases, capacity, config, key_file])
+    scenarios = [Scenario.parse(text) for text in what_if or []]
+    with steps(len(_WEIGHTS), _WEIGHTS) as step, c_output_on_stderr():
         step("Reading the model and the roster")
-        fitted, limits = DeCCaF.load(model, read_key(key_file)), Capacity.read(capacity)
-        if wishes is not None and out is not None:
-            step("Scoring and planning under constraints")
-            _assign_with_wishes(fitted, limits, cases, wishes, time_limit, out, as_json)
-            return
-        step("Checking cases" if dry_run else "Scoring cases")
-        frames = read_frames(cases, columns=_needed(fitted))
-        waiting = take_in(fitted, frames, limits, score=not dry_run)
-        step("Planning")
-        pace = getattr(fitted, "pace_", {})
-        plan = make_plan(
-            waiting.scored, limits, waiting.batch, pace=pace, time_limit=time_limit, seed=fitted.seed
-        )
-        if dry_run:
-            _say_checked(plan, as_json)
-            return
-        if out is not None and not what_if:
+        limits = Capacity.read(capacity)
+        people = [name for scenario in scenarios for name in scenario.room]
+        fitted, constraints = _fitted(model, key_file, config, [*limits.makers, *people])
+        options: dict[str, Any] = {"constraints": constraints, "strict": strict, "step": step}
+        if dry_run and not scenarios:
+            plan = _checked(fitted, cases, limits, time_limit, options)
+        elif scenarios:
+            changes = [scenario.changes for scenario in scenarios]
+            asked = fitted.what_ifs(cases, limits, changes, time_limit=time_limit, **options)
+        else:
+            plan = fitted.assign(cases, limits, intervals=intervals, time_limit=time_limit, **options)
+            assert out is not None
             plan.write(out)
-    if what_if:
-        _answer(plan, waiting, limits, what_if, time_limit, fitted.seed, as_json)
-        return
-    _show(plan, as_json)
-    say(f"Plan: {out}")
-
-
-def _assign_with_wishes(
-    model: DeCCaF,
-    limits: Capacity,
-    path: Path,
-    wishes: ConstraintsTable,
-    time_limit: float,
-    out: Path,
-    as_json: bool,
-) -> None:
-    """Plan under [constraints], and show what each wish costs."""
-    roles = getattr(model, "columns_", Columns()).model_copy(update={"group": wishes.columns})
-    table = Cases.read(path, columns=roles, costs=model.costs_, schema=model.schema_)
-    with c_output_on_stderr():
-        plan = model.assign(table, limits, constraints=wishes, time_limit=time_limit)
-    plan.write(out)
-    prices = pd.DataFrame() if plan.wishes is None else plan.wishes
-    if as_json:
-        found = {**plan.summary.to_dict(), "wishes": json.loads(prices.to_json(orient="records"))}
-        print(json.dumps(found, indent=2))
+    if scenarios:
+        _show_what_ifs(asked, as_json)
+    elif dry_run:
+        _show_checked(plan, as_json)
     else:
-        _show(plan, as_json=False)
-        show_table(prices, title="What each wish costs", as_json=False)
-    say(f"Plan: {out}")
+        _show(plan, as_json)
+        say(f"Plan: {out}")
 
 
 def explain(
@@ -124,31 +106,33 @@ def explain(
     cases: CasesOption,
     capacity: CapacityOption,
     case: Annotated[str, typer.Option(help="The case_id to explain.")],
+    config: ConfigOption = None,
     key_file: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say why a case goes where the plan sends it.
 
     Shows everybody's expected loss and price, who would have been better but for lack of room, and the
-    features that moved the estimates.
+    features that moved the estimates. With the --config of `deccaf assign` it is the same plan.
     """
-    from deccaf.cli.intake import take_in
-    from deccaf.estimator import DeCCaF
-    from deccaf.planning.plan import make_plan
-
-    fitted, limits = DeCCaF.load(model, read_key(key_file)), Capacity.read(capacity)
-    waiting = take_in(fitted, read_frames(cases, columns=_needed(fitted)), limits, keep=[case])
-    plan = make_plan(waiting.scored, limits, waiting.batch, seed=fitted.seed)
-    found = fitted.explain(waiting.kept, plan)
+    limits = Capacity.read(capacity)
+    fitted, constraints = _fitted(model, key_file, config, limits.makers)
+    with c_output_on_stderr():
+        plan = fitted.assign(cases, limits, constraints=constraints, intervals=False)
+    found = fitted.explain(cases, plan, case=case)
     if as_json:
         print(
             json.dumps(
                 {
                     "case": case,
                     "maker": found.chosen,
+                    "runner_up": found.runner_up,
+                    "why": found.why,
                     "reason": found.reason,
+                    "costs": fitted.terms.to_dict(),
                     "makers": found.makers.reset_index().to_dict("records"),
                     "features": json.loads(found.features.to_json(orient="records")),
+                    "warnings": [unlike.to_dict() for unlike in plan.summary.warnings],
                 },
                 indent=2,
             )
@@ -159,24 +143,78 @@ def explain(
     show_table(shown, title=f"Case {case}: {found.chosen}", as_json=False)
     if len(shown) < len(table):
         print(f"{len(table) - len(shown)} more with a larger loss + price; --json has all.")
+    for line in plan.summary.warning_lines():
+        print(line)
     print(found.text())
+    print(f"costs: {fitted.terms.words()}")
 
 
-def _needed(model: DeCCaF) -> list[str]:
-    """The columns of a cases file that a plan looks at."""
-    roles = model.columns_ if hasattr(model, "columns_") else None
-    named = [] if roles is None else [roles.case, roles.time, roles.label, *roles.group]
-    return [*model.schema_.names, *model.costs_.columns, "case_id", "batch", *named]
+def _fitted(
+    path: Path, key_file: Path | None, config: Path | None, people: Sequence[str]
+) -> tuple[DeCCaF, Any]:
+    """The model with the costs of the configuration, and its constraints; without one, the model's own."""
+    from deccaf.estimator import DeCCaF
+
+    model = DeCCaF.load(path, read_key(key_file))
+    if config is None:
+        return model, None
+    settings = Config.read(config)
+    return with_costs_of(model, settings, config, people), settings.constraints
+
+
+def with_costs_of(model: DeCCaF, settings: Config, path: Path, people: Sequence[str]) -> DeCCaF:
+    """The model with the [costs] of a configuration file, which may only name people who are known."""
+    if "columns" in settings.model_fields_set and settings.columns != model.columns_:
+        say(f"note: {path}: [columns] differs from what the model was fitted with, which is used")
+    paid = settings.costs.review_cost
+    known = [*people, *model.experts_]
+    stray = [name for name in paid if name not in known] if isinstance(paid, dict) else []
+    if stray:
+        hint = did_you_mean(stray[0], known)
+        raise ConfigError(
+            f"{path}: [costs] review_cost: {stray[0]!r} is neither on the roster nor known to the model{hint}"
+        )
+    try:
+        return model.with_costs(settings.costs.build(), paid)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: [costs]: {error}") from error
+
+
+def _checked(
+    fitted: DeCCaF, cases: Path, limits: Capacity, time_limit: float, options: dict[str, Any]
+) -> Plan:
+    """A plan of losses that say nothing, where no constraint looks at them: it shows that one exists."""
+    from deccaf.planning import make_plan
+
+    constraints = options["constraints"]
+    scored, limits = fitted.believed(cases, limits, score=constraints is not None, **options)
+    options["step"]("Planning")
+    return make_plan(
+        scored,
+        limits,
+        constraints=constraints,
+        pace=fitted.pace_,
+        time_limit=time_limit,
+        seed=fitted.seed,
+    )
 
 
 def _show(plan: Plan, as_json: bool) -> None:
-    summary = plan.summary
+    summary, constraints = plan.summary, plan.constraints
     if as_json:
-        print(json.dumps(summary.to_dict(), indent=2))
+        found = summary.to_dict()
+        if constraints is not None:
+            found["constraints"] = json.loads(constraints.to_json(orient="records"))
+        print(json.dumps(found, indent=2))
         return
-    show_table(_makers(summary.makers), title="Who gets what", as_json=False)
-    for line in summary.lines():
+    warnings = summary.warning_lines()
+    for line in warnings:
         print(line)
+    show_table(_makers(summary.makers), title="Who gets what", as_json=False)
+    for line in summary.lines()[len(warnings) :]:
+        print(line)
+    if constraints is not None:
+        show_table(constraints, title="What each constraint costs", as_json=False)
 
 
 def _makers(makers: pd.DataFrame) -> pd.DataFrame:
@@ -193,47 +231,54 @@ def _makers(makers: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _say_checked(plan: Plan, as_json: bool) -> None:
-    facts = [("cases", f"{plan.summary.cases:,}"), ("batches that fit", f"{len(plan.prices):,}")]
-    facts += [("note", note) for note in plan.summary.notes]
+def _show_checked(plan: Plan, as_json: bool) -> None:
+    summary = plan.summary
+    facts = [("cases", f"{summary.cases:,}"), ("batches that fit", f"{len(plan.prices):,}")]
+    facts += [("warning", unlike.said) for unlike in summary.warnings]
+    facts += [("note", note) for note in summary.notes]
     title = "All files can be used; nothing was written"
     show_table(pd.DataFrame(facts, columns=["what", "found"]), title=title, as_json=as_json)
 
 
-def _answer(
-    plan: Plan,
-    waiting: Intake,
-    limits: Capacity,
-    questions: list[str],
-    time_limit: float,
-    seed: int,
-    as_json: bool,
-) -> None:
-    """Plan again with the changed roster, and show the difference."""
-    from deccaf.planning.plan import changed, make_plan
-
-    for question in questions:
-        name, mark, change = question.partition("=")
-        if not mark:
-            raise ConfigError(f"--what-if {question}: write it as name=+10, name=-5 or name=40")
-        limits = changed(limits, name.strip(), change)
-    other = make_plan(waiting.scored, limits, waiting.batch, time_limit=time_limit, seed=seed)
-    before, after = plan.summary, other.summary
-    moved = after.makers["cases"] - before.makers["cases"]
-    table = pd.DataFrame(
-        {
-            "maker": before.makers.index,
-            "cases now": before.makers["cases"].to_numpy(),
-            "cases then": after.makers["cases"].to_numpy(),
-            "change": [f"{count:+,}" for count in moved],
-        }
-    )
+def _show_what_ifs(asked: WhatIfs, as_json: bool) -> None:
+    """The differences between the plans: one scenario by maker, several as one table."""
     if as_json:
-        answer = {"now": before.to_dict(), "then": after.to_dict(), "saves": before.cost - after.cost}
-        print(json.dumps(answer, indent=2))
+        print(json.dumps(asked.to_dict(), indent=2, default=float))
         return
-    show_table(table, title=f"What if {', '.join(questions)}", as_json=False)
-    print(
-        f"expected cost {before.cost:,.4f} now, {after.cost:,.4f} then: saves "
-        f"{before.cost - after.cost:,.4f}; nothing was written"
-    )
+    for line in asked.now.summary.warning_lines():
+        print(line)
+    if len(asked.answers) == 1:
+        _show_one(asked.answers[0])
+    else:
+        saved = ["" if np.isnan(value) else f"{value:+,.4f}" for value in asked.table["saves"]]
+        shown = asked.table.assign(saves=saved)
+        names = {
+            "cost": "expected cost",
+            "kept": "plan kept as it is",
+            "moved": "cases moved",
+            "people": "cases to people",
+        }
+        for name in ("cost", "kept"):
+            shown[name] = [f"{value:,.4f}" for value in shown[name]]
+        show_table(shown.rename(columns=names), title=f"{len(asked.answers)} scenarios", as_json=False)
+    notes = dict.fromkeys(note for answer in asked.answers for note in answer.then.summary.notes)
+    for line in [*notes, "nothing was written"]:
+        print(line)
+
+
+def _show_one(answer: WhatIf) -> None:
+    table = answer.table.reset_index(names="maker")
+    table["change"] = [f"{count:+,}" for count in table["change"]]
+    names = {"now": "cases now", "then": "cases then"}
+    show_table(table.rename(columns=names), title=f"What if {answer.scenario.name}", as_json=False)
+    then, kept = answer.then.summary.cost, answer.kept
+    worth = f"saves {answer.saves:,.4f}" if answer.saves >= 0 else f"costs {-answer.saves:,.4f} more"
+    if np.isnan(kept):
+        said = f"expected cost {then:,.4f} planned for it"
+    elif answer.scenario.costs:
+        said = f"expected cost {kept:,.4f} with the plan as it is, {then:,.4f} planned for it: {worth}"
+    else:
+        said = f"expected cost {kept:,.4f} now, {then:,.4f} then: {worth}"
+    if answer.scenario.costs and answer.then.summary.terms is not None:
+        print(f"costs then: {answer.then.summary.terms.words()}")
+    print(f"{said}; {answer.moved:,} cases move")

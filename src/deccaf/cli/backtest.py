@@ -10,14 +10,24 @@ import typer
 
 from deccaf.cli.common import JsonOption, say, show_table, steps, warnings_said
 from deccaf.data.config import Config
-from deccaf.data.tables import Cases, Decisions
+from deccaf.data.files import check_output
 
 
 def backtest(
     cases: Annotated[Path, typer.Option(help="Past cases: case_id, features, label, optional time, groups.")],
     decisions: Annotated[Path, typer.Option(help="Decision log: case_id, expert_id, decision.")],
     config: Annotated[Path, typer.Option(help="TOML with the tables columns, costs and model.")],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the report.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Folder for report.html, backtest.json and plan.parquet."),
+    ] = None,
+    capacity: Annotated[
+        Path | None, typer.Option(help="A roster (expert_id, upper, optional batch and lower) to plan with.")
+    ] = None,
+    batch: Annotated[
+        str | None,
+        typer.Option(help="Plan batch by batch: a column (batch, time or a group), or day, week, month."),
+    ] = None,
     capacity_share: Annotated[
         float | None,
         typer.Option(help="Everybody's room as a share of what they really decided; by default the team can "
@@ -31,44 +41,49 @@ def backtest(
     test_share: Annotated[float, typer.Option(help="Share of the cases to test on, for time splits.")] = 0.25,
     draws: Annotated[int, typer.Option(min=1, help="Draws of one decision per case, if it has more.")] = 3,
     policies: Annotated[str, typer.Option(help="Policies to compare, with commas between.")] = "",
+    worth: Annotated[float, typer.Option(help="Least gain worth having, as a share of the cost.")] = 0.02,
     seed: Annotated[int | None, typer.Option(min=0, help="Instead of the seed of the configuration.")] = None,
     as_json: JsonOption = False,
 ) -> None:  # fmt: skip
     """Test on history what plans would have cost, against the machine, random cases and what really happened.
 
     Where several experts decided the same cases, every outcome is known. Where one did, costs are estimated
-    from the log, with intervals, and what makes the estimates doubtful is said. The report can say "no gain".
+    from the log, with intervals, and what makes the estimates doubtful is said. The verdict is a gain, no
+    gain, or that these data cannot tell.
     """
-    from deccaf.backtest.report import backtest_report, cost_table
-    from deccaf.backtest.run import DEFAULT, Options
+    from deccaf.backtest.options import DEFAULT, Options
+    from deccaf.backtest.report import cost_table, write_backtest
     from deccaf.backtest.run import backtest as run
-    from deccaf.data.history import check_history
+    from deccaf.backtest.run import steps_of
+    from deccaf.data.capacity import Capacity
+    from deccaf.data.history import History
 
+    if out is not None:
+        check_output(out, [], ())
     settings = Config.read(config)
-    costs = settings.costs.build()
-    table = Cases.read(cases, columns=settings.columns, costs=costs)
-    log = Decisions.read(decisions, classes=costs.classes, cases=table)
-    check_history(table, log)
     chosen = tuple(name.strip() for name in policies.split(",") if name.strip()) or DEFAULT
     options = Options(
         policies=chosen,
         capacity_share=capacity_share,
+        capacity=None if capacity is None else Capacity.read(capacity),
+        batch=batch,
+        worth=worth,
         split=split,
         folds=folds,
         test_share=test_share,
         draws=draws,
-        budget=settings.model.budget,
         seed=settings.model.seed if seed is None else seed,
     )
-    with steps(30) as step, warnings_said():
-        found = run(table, log, costs, options, settings.costs.review_cost, step)
-    page = None if out is None else backtest_report(found, f"Backtest on {cases.name}").write(out)
+    with warnings_said():
+        history = History.read(cases, decisions, settings)
+        with steps(steps_of(history, options)) as step:
+            found = run(history, settings, options, step)
+        page = None if out is None else write_backtest(found, out, f"Backtest on {cases.name}")
     if as_json:
-        records = json.loads(cost_table(found).to_json(orient="records"))
-        print(json.dumps({"verdict": found.verdict(), "notes": found.notes, "costs": records}, indent=2))
+        print(json.dumps(found.to_dict(), indent=2))
     else:
         show_table(cost_table(found), title=f"{found.test_cases:,} test cases", as_json=False)
-        for line in [*found.verdict(), *(f"note: {note}" for note in found.notes)]:
+        for line in [*found.verdict.sentences, found.split, *(f"note: {note}" for note in found.notes)]:
             print(line)
     if page is not None:
         say(f"Report: {page}")

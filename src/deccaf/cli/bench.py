@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.progress import (
@@ -20,12 +20,10 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from deccaf.benchmark import run as runner
-from deccaf.benchmark.profile import Profile, read_profile
-from deccaf.benchmark.report import bench_report
-from deccaf.benchmark.tables import cost_table, largest_share
-from deccaf.benchmark.world import Source
-from deccaf.cli.common import JsonOption, err, say, show_table
+from deccaf.cli.common import JsonOption, err, say, show_table, warnings_said
+
+if TYPE_CHECKING:
+    from deccaf.benchmark.profile import Profile
 
 bench = typer.Typer(
     help="Run the paper's experiments with fair baselines, and make their tables and pictures.",
@@ -76,6 +74,11 @@ def run(
     Each piece of work has a folder, so a run that was stopped goes on where it was, and what is finished is
     not done again. Writes results.parquet and prints the mean cost per 100 cases by policy.
     """
+    from deccaf.benchmark.profile import read_profile
+    from deccaf.benchmark.run import run_benchmark
+    from deccaf.benchmark.tables import cost_table, largest_share
+    from deccaf.benchmark.world import Source
+
     settings = read_profile(profile).with_grid(
         {
             "ratios": _values(ratios, float, "--ratios"),
@@ -90,7 +93,7 @@ def run(
     team = {"size": team_size, "seed": team_seed}
     settings = settings.with_team({name: value for name, value in team.items() if value is not None})
     with _time_left() as (tell, progress):
-        found = runner.run_benchmark(
+        found = run_benchmark(
             settings,
             out,
             source=Source(applications, alerts, decisions),
@@ -118,10 +121,13 @@ def report(
     Writes one self-contained HTML page, every picture as PNG and PDF, and every table as CSV and LaTeX. A run
     that is not finished can be shown too, as far as it is.
     """
+    from deccaf.benchmark.report import bench_report
+
     page = bench_report(folder)
     target = folder / "report" if out is None else out
-    path = page.write(target)
-    page.write_for_print(target)
+    with warnings_said():
+        path = page.write(target)
+        page.write_for_print(target)
     say(f"Report: {path}")
 
 

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from deccaf.benchmark.demo import STEPS, run_demo
-from deccaf.cli.common import JsonOption, SeedOption, say, show_table, steps
+from deccaf.cli.common import JsonOption, SeedOption, say, show_table, steps, warnings_said
 
 
 def demo(
@@ -27,7 +26,9 @@ def demo(
     alternatives (one scenario of `deccaf bench run`), plans every day of it, and writes one HTML page with
     the pictures. Nothing is downloaded and no data is needed.
     """
-    with steps(STEPS) as step:
+    from deccaf.benchmark.demo import STEPS, run_demo
+
+    with steps(STEPS) as step, warnings_said():
         found = run_demo(out, rows=rows, seed=seed, jobs=os.cpu_count() or 1, step=step)
     show_table(found.table, title="Month 7: what errors cost, by who decides", as_json=as_json)
     say(f"Report: {found.page}")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import pandas as pd
 import typer
 
 from deccaf.cli.common import JsonOption, KeyOption, read_key, say, show_table, steps, warnings_said
 from deccaf.data.config import Config
-from deccaf.data.tables import Cases, Decisions
-from deccaf.errors import ConfigError, DataError
+from deccaf.data.files import check_output
+from deccaf.errors import ConfigError
+
+if TYPE_CHECKING:
+    from deccaf.estimator import DeCCaF
 
 
 def fit(
@@ -28,59 +31,35 @@ def fit(
     The log needs one decision per case or more. Cases without a label yet are counted, and their decisions
     are learned from by what the label probably is. Nothing is retrained when costs or the roster change.
     """
-    from deccaf.data.history import check_history
-    from deccaf.estimator import DeCCaF
+    from deccaf.data.history import History
+    from deccaf.estimator import learn_from
 
     settings = Config.read(config)
-    costs = settings.costs.build()
     if out.suffix != ".deccaf":
         raise ConfigError(f"{out}: a model file ends in .deccaf")
-    with steps(3) as step, warnings_said():
+    check_output(out, [cases, decisions, config, key_file], (".deccaf",))
+    with steps(4, (1.0, 8.0, 12.0, 1.0)) as step, warnings_said():
         step("Reading")
-        table = Cases.read(cases, columns=settings.columns, costs=costs)
-        if table.label is None:
-            raise DataError(f"{cases}: column {settings.columns.label!r}: missing; fitting needs the truth")
-        log = Decisions.read(decisions, classes=costs.classes, cases=table)
-        check_history(table, log)
+        history = History.read(cases, decisions, settings)
         if until is not None:
-            table, log = before(table, log, until)
-        step("Learning")
-        model = DeCCaF(
-            costs,
-            method=settings.model.method,
-            budget=settings.model.budget,
-            review_cost=settings.costs.review_cost,
-            seed=settings.model.seed,
-        ).fit_cases(table, log, columns=settings.columns)
+            history = history.before(until)
+        model = learn_from(history, settings, lambda note: say(f"note: {note}"), step)
         step("Writing")
         model.save(out, read_key(key_file))
     show_table(_facts(model), title="What was learned from", as_json=as_json)
     say(f"Model: {out}")
 
 
-def before(cases: Cases, log: Decisions, until: str) -> tuple[Cases, Decisions]:
-    """The cases before a time, and their decisions."""
-    if cases.time is None:
-        raise ConfigError("--until: the cases have no time column; name it under [columns] time")
-    try:
-        numeric = pd.api.types.is_numeric_dtype(cases.time.dtype)
-        stop = float(until) if numeric else pd.Timestamp(until)
-    except ValueError as error:
-        raise ConfigError(f"--until {until}: the times are {cases.time.dtype}") from error
-    past = cases.between(stop=stop)
-    if not len(past):
-        raise DataError(f"--until {until}: no case is earlier; the first is from {cases.time.min()}")
-    return past, log.of(past)
-
-
-def _facts(model: object) -> pd.DataFrame:
-    facts = model.training_  # type: ignore[attr-defined]
+def _facts(model: DeCCaF) -> pd.DataFrame:
+    facts = model.training_
     shares = ", ".join(f"{name}: {share:.1%}" for name, share in facts["class_shares"].items())
     each = pd.Series(facts["decisions"])
     rows = [
         ("cases", f"{facts['cases']:,}, {facts['without_label']:,} of them without a label yet"),
         ("labels", shares),
         ("decisions", f"{each.sum():,} by {len(each)} experts ({each.min():,} to {each.max():,} each)"),
+        ("features", ", ".join(model.schema_.names)),
+        ("held out", f"{facts['held_out']}; to choose between models"),
         ("method", facts["method"]),
     ]
     if "time" in facts:

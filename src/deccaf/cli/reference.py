@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from deccaf.cli.app import app
+from deccaf.cli.app import Waiting, app
 from deccaf.data.files import write_text
 
 _HEAD = """# Commands
@@ -25,11 +25,16 @@ everything else to stderr; the exit codes are in [files](files.md#exit-codes).
 
 def commands_page() -> str:
     """The page as Markdown."""
-    root = typer.main.get_command(app)
-    return "\n".join([_HEAD, *(_section(name, command) for name, command in _leaves("deccaf", root))])
+    return "\n".join([_HEAD, *(_section(name, command) for name, command in commands())])
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """All commands with their full names, those in groups too."""
+    yield from _leaves("deccaf", typer.main.get_command(app))
 
 
 def _leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    command = command.loaded() if isinstance(command, Waiting) else command
     inner = getattr(command, "commands", None)
     if inner is None:
         yield name, command
@@ -40,7 +45,7 @@ def _leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 def _section(name: str, command: Any) -> str:
     options = [param for param in command.params if param.name != "help"]
-    required = " ".join(f"{_flag(param)} {_kind(param)}" for param in options if param.required)
+    required = " ".join(_wanted(param) for param in options if param.required)
     lines = [f"## {name}", "", "```", f"{name} {required}".strip() + " [options]", "```", ""]
     lines += [_plain(command.help or ""), ""]
     if options:
@@ -55,6 +60,14 @@ def _section(name: str, command: Any) -> str:
 def _flag(param: Any) -> str:
     named = [name for name in param.opts if name.startswith("--")]
     return str(named[0] if named else param.opts[0])
+
+
+def _wanted(param: Any) -> str:
+    """A required option with its value, or a file that is named without an option."""
+    kind = _kind(param)
+    if not _flag(param).startswith("--"):
+        return f"{kind}..." if param.nargs == -1 else kind
+    return f"{_flag(param)} {kind}"
 
 
 def _kind(param: Any) -> str:

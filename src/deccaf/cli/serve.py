@@ -10,6 +10,7 @@ import typer
 
 from deccaf.cli.common import say
 from deccaf.errors import ConfigError
+from deccaf.optional import extra
 
 FOLDER = Path("deccaf-service")
 
@@ -47,12 +48,8 @@ def serve(
     Begin with `deccaf serve --init`, which prints the first lead's key once, then `deccaf serve`. It listens
     on this machine only, unless told otherwise, and refuses to do that before anybody has a key.
     """
-    try:
+    with extra("service", "deccaf serve"):
         from deccaf.service import run
-    except ImportError as error:
-        raise ConfigError(
-            f"the service needs more packages ({error.name}): pip install '.[service]' in deccaf's folder"
-        ) from error
     if trouble and not demo:
         raise ConfigError("--trouble is for --demo: on a real desk it comes by itself")
     if demo:

@@ -9,8 +9,7 @@ import typer
 
 from deccaf.cli.common import JsonOption, SeedOption, say, show_table, steps
 from deccaf.cli.simulate_team import team
-from deccaf.data.files import write_frame
-from deccaf.simulate import build_alert_sets, generate_applications, load_baf
+from deccaf.data.files import check_output, write_frame
 
 simulate = typer.Typer(
     help="Generate bank-account applications, the alerts of an alert model, and teams of reviewers.",
@@ -29,6 +28,9 @@ def applications(out: OutOption, rows: RowsOption = 1_000_000, seed: SeedOption 
     Eight months with drift, 1.1 % fraud, missing codes (-1) and heavy tails, made from published summaries;
     no row is taken from the real data.
     """
+    from deccaf.simulate import generate_applications
+
+    check_output(out, [])
     with steps(2) as step:
         step("Generating applications")
         frame = generate_applications(rows, seed=seed)
@@ -53,6 +55,9 @@ def alerts(
     The threshold gives the wanted false-positive rate on month 3. The file has one row per alert: case_id,
     the features, fraud_bool, model_score and month.
     """
+    from deccaf.simulate import build_alert_sets, generate_applications, load_baf
+
+    check_output(out, [applications])
     with steps(3) as step:
         step("Reading applications" if applications else "Generating applications")
         world = load_baf(applications) if applications else generate_applications(rows, seed=seed)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import pandas as pd
 import typer
 
-from deccaf.benchmark.sections.team import TeamStudy, study_team, team_report
-from deccaf.cli.common import JsonOption, SeedOption, say, show_table, steps
-from deccaf.data.files import read_frame, write_frame
-from deccaf.data.tables import Cases
-from deccaf.simulate.history import random_history
-from deccaf.simulate.teams.build import build_team, fitting_cases, protected_groups, reference_cost
-from deccaf.simulate.teams.config import TeamConfig
-from deccaf.simulate.teams.files import save_team
-from deccaf.simulate.teams.team import SyntheticTeam
+from deccaf.cli.common import JsonOption, SeedOption, say, show_table, steps, warnings_said
+from deccaf.data.cases import Cases
+from deccaf.data.files import check_output, read_frame, write_frame
+
+if TYPE_CHECKING:
+    from deccaf.benchmark.sections.team import TeamStudy
+    from deccaf.simulate import SyntheticTeam
 
 _STEPS = 5
 
@@ -35,11 +33,16 @@ def team(
     expert says on every case (all_decisions.parquet), the true chances of error (probabilities.parquet), the
     team itself (parameters.parquet, team.json), and report.html with its pictures.
     """
+    from deccaf.benchmark.sections.team import study_team, team_report
+    from deccaf.simulate import TeamConfig, build_team, random_history, save_team
+    from deccaf.simulate.teams.build import fitting_cases, protected_groups, reference_cost
+
+    check_output(out / "cases.parquet", [cases, config])
     described = TeamConfig.read(config)
     costs = described.costs.build()
-    with steps(_STEPS) as step:
+    with steps(_STEPS) as step, warnings_said():
         step("Reading cases")
-        frame = read_frame(cases)
+        frame = read_frame(cases, text=(described.columns.case, "batch"))
         table = Cases.from_frame(frame, columns=described.columns, costs=costs, require=["label"])
         step("Drawing the team")
         members = build_team(described, table, seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,15 +12,18 @@ import numpy as np
 import pandas as pd
 import typer
 
-from deccaf.assign import Forecast, Routed, StreamAssigner
+from deccaf.cli.assign import with_costs_of
 from deccaf.cli.common import KeyOption, read_key, say
 from deccaf.data.capacity import ONE_BATCH, Capacity
+from deccaf.data.config import Config
 from deccaf.data.costs import MACHINE
-from deccaf.data.files import read_frame, write_text
+from deccaf.data.files import write_text
 from deccaf.errors import CapacityError, ConfigError, DataError, DeccafError
 
 if TYPE_CHECKING:
+    from deccaf.assign import Routed, StreamAssigner
     from deccaf.estimator import DeCCaF
+    from deccaf.evaluate.drift import Comparison
 
 Answer = dict[str, Any]
 Score = Callable[[Answer], tuple[list[float], Any]]
@@ -41,6 +44,9 @@ def stream(
     state: Annotated[
         Path | None, typer.Option(help="File to go on from and to leave the state of the day in.")
     ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML whose [costs] replace those of the model.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same assignments.")] = 0,
     key_file: KeyOption = None,
 ) -> None:
@@ -51,17 +57,20 @@ def stream(
     {"absent": "ann"}, {"change": {"ann": 20}} and {"hand_back": "a17"}. A line that cannot be used is
     answered with an error and changes nothing; the exit code is then 3.
     """
-    fitted = _load(model, key_file)
-    desk = _restored(state) or _opened(fitted, Capacity.read(capacity), forecast, arrivals, exact, seed)
-    failed = 0
+    roster = Capacity.read(capacity)
+    fitted = _load(model, key_file, config, roster.makers)
+    desk = _restored(state) or _opened(fitted, roster, forecast, arrivals, exact, seed)
+    failed, comparison = 0, None if fitted is None else fitted.comparison()
     try:
-        for answer in answers(desk, sys.stdin, _scores(fitted, desk.makers)):
+        for answer in answers(desk, sys.stdin, _scores(fitted, desk.makers, comparison)):
             failed += "error" in answer
             print(json.dumps(answer), flush=True)
     finally:  # what was routed was routed, whatever ended the day
         if state is not None:
             write_text(json.dumps(desk.to_dict(), allow_nan=False), state)
     _report(desk)
+    for unlike in comparison.found() if comparison is not None else []:
+        say(f"warning: cases unlike those that the model learned from: {unlike.said}")
     if failed:
         raise typer.Exit(DataError.exit_code)
 
@@ -108,8 +117,8 @@ def _routed(case: str, went: Routed, says: Any) -> Answer:
     return answer
 
 
-def _scores(model: DeCCaF | None, makers: tuple[str, ...]) -> Score:
-    """How a line becomes a row of losses."""
+def _scores(model: DeCCaF | None, makers: tuple[str, ...], comparison: Comparison | None = None) -> Score:
+    """How a line becomes a row of losses; a comparison looks at what was scored."""
     if model is None:
         return lambda line: (_given_losses(line, makers), None)
     experts = [name for name in makers if name != MACHINE]
@@ -117,7 +126,10 @@ def _scores(model: DeCCaF | None, makers: tuple[str, ...]) -> Score:
     def score(line: Answer) -> tuple[list[float], Any]:
         if "loss" in line:
             return _given_losses(line, makers), None
-        found = model.scored(pd.DataFrame([line]), experts)
+        frame = pd.DataFrame([line])
+        found = model.scored(frame, experts)
+        if comparison is not None:
+            comparison.add(frame, model.schema_.cast(frame))
         by_name = dict(zip(found.makers, found.objective[0].tolist(), strict=True))
         return [by_name[name] for name in makers], found.classes[int(found.says[0])]
 
@@ -139,16 +151,30 @@ def _given_losses(line: Answer, makers: tuple[str, ...]) -> list[float]:
     return [float(given.get(name, np.inf)) for name in makers]
 
 
-def _load(path: Path | None, key_file: Path | None) -> DeCCaF | None:
+def _load(
+    path: Path | None, key_file: Path | None, config: Path | None, makers: Sequence[str]
+) -> DeCCaF | None:
+    """The model, with the costs of the configuration where one is given."""
     if path is None:
+        if config is not None:
+            raise ConfigError("--config: costs need --model; without it every line brings its losses")
         return None
     from deccaf.estimator import DeCCaF
 
-    return DeCCaF.load(path, read_key(key_file))
+    model = DeCCaF.load(path, read_key(key_file))
+    if config is not None:
+        settings = Config.read(config)
+        if settings.constraints is not None:
+            say(f"note: {config}: a stream grants no [constraints]; `deccaf assign` does")
+        model = with_costs_of(model, settings, config, makers)
+    say(f"costs: {model.terms.words()}")
+    return model
 
 
 def _restored(path: Path | None) -> StreamAssigner | None:
     """The day as it was left, if there is such a file."""
+    from deccaf.assign import StreamAssigner
+
     if path is None or not path.exists():
         return None
     try:
@@ -167,6 +193,8 @@ def _opened(
     seed: int,
 ) -> StreamAssigner:
     """A new day."""
+    from deccaf.assign import Forecast, StreamAssigner
+
     if roster.batches != (ONE_BATCH,):
         raise CapacityError(
             f"the roster has {len(roster.batches)} batches; a stream is one day, without batches"
@@ -190,10 +218,9 @@ def _opened(
 
 def _past_losses(model: DeCCaF, path: Path, makers: list[str]) -> tuple[Any, Any]:
     """Scored past cases, and the day of each where the file has a batch column."""
-    frame = read_frame(path)
-    found = model.scored(frame, [name for name in makers if name != MACHINE])
+    found = model.scored(path, [name for name in makers if name != MACHINE])
     order = [found.makers.index(name) for name in makers]
-    return found.objective[:, order], pd.factorize(frame["batch"])[0] if "batch" in frame else None
+    return found.objective[:, order], None if found.batch is None else pd.factorize(found.batch)[0]
 
 
 def _report(desk: StreamAssigner) -> None:

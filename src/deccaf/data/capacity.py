@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from deccaf.data.costs import MACHINE
-from deccaf.data.files import read_frame
-from deccaf.data.tables import names_of
+from deccaf.data.files import about, read_frame
+from deccaf.data.frames import as_pandas
+from deccaf.data.headers import check_spelling
+from deccaf.data.names import compared, names_of, note_odd_names
 from deccaf.errors import CapacityError, ConfigError, DataError, did_you_mean, show
 
 UNLIMITED = 2**62
@@ -79,14 +82,17 @@ class Capacity:
     @classmethod
     def read(cls, path: str | Path) -> Capacity:
         """Read a capacity file: `batch`, `expert_id`, `upper`, optional `lower`; no batch means one batch."""
-        frame = read_frame(path)
-        if frame.empty:
-            raise DataError(f"{path}: no rows")
-        return cls.from_frame(frame)
+        with about(path):
+            frame = read_frame(path, text=("batch", "expert_id"))
+            if frame.empty:
+                raise DataError("no rows")
+            return cls.from_frame(frame)
 
     @classmethod
-    def from_frame(cls, frame: pd.DataFrame) -> Capacity:
+    def from_frame(cls, frame: Any) -> Capacity:
         """Check a table with the columns of a capacity file."""
+        frame = as_pandas(frame)
+        check_spelling(frame.columns, dict.fromkeys(("batch", "expert_id", "upper", "lower")))
         for name in ("expert_id", "upper"):
             if name not in frame:
                 raise DataError(
@@ -102,6 +108,8 @@ class Capacity:
             },
             index=frame.index,
         )
+        for names in (table["batch"], table["maker"]):
+            note_odd_names(names)
         table["upper"] = _whole_numbers(frame["upper"], table)
         table["lower"] = _whole_numbers(frame["lower"], table) if "lower" in frame else 0
         _check_rows(table)
@@ -188,6 +196,7 @@ class Capacity:
             raise CapacityError(
                 f"batch {name!r} has no row in the capacity table, which has {len(self.upper)}: "
                 f"{', '.join(self.batches[:5])}{', ...' if len(self.upper) > 5 else ''}"
+                + compared(pd.Index([name]), self.upper.index, "in the table")
             )
         return name
 

@@ -16,21 +16,35 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from deccaf.data.costs import Class, Cost, Costs
 from deccaf.data.schema import Columns
 from deccaf.errors import ConfigError, did_you_mean
+from deccaf.plugins import CASE_PARTS, DECISION_PARTS, METHODS, Registry
 
 
 class Table(BaseModel):
     """A table of a configuration file: frozen, with no keys but its own."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+_PAIR = ("false_positive", "false_negative")
 
 
 class CostsTable(Table):
@@ -43,13 +57,28 @@ class CostsTable(Table):
     scale: str | None = None
     review_cost: float | dict[str, float] = 0.0
     """What it costs to ask an expert: one number, or a number by name."""
+    example: bool = False
+    """Whether these are the example costs that `deccaf init` writes, which nobody has thought about yet."""
+
+    @field_validator("review_cost")
+    @classmethod
+    def _reviews_cost(cls, value: float | dict[str, float]) -> float | dict[str, float]:
+        for name, cost in value.items() if isinstance(value, dict) else [("", value)]:
+            if not (math.isfinite(cost) and cost >= 0):
+                whose = f" of {name!r}" if name else ""
+                raise ValueError(f"what it costs to ask an expert{whose} must be a number from 0 on")
+        return value
 
     @model_validator(mode="after")
     def _one_form(self) -> CostsTable:
-        if (self.matrix is None) == (self.false_positive is None):
-            raise ValueError("give false_positive and false_negative, or matrix and classes")
-        if self.matrix is not None and (self.classes is None or self.false_negative is not None):
-            raise ValueError("a matrix needs classes, and no false_negative")
+        pair = [self.false_positive is not None, self.false_negative is not None]
+        if self.matrix is None and not all(pair):
+            missing = [name for name, there in zip(_PAIR, pair, strict=True) if not there]
+            raise ValueError(
+                f"{' and '.join(missing)} missing: give {' and '.join(_PAIR)}, or matrix and classes"
+            )
+        if self.matrix is not None and (self.classes is None or any(pair)):
+            raise ValueError(f"a matrix needs classes, and no {' or '.join(_PAIR)}")
         if self.matrix is None and self.classes is not None and len(self.classes) != 2:
             raise ValueError("more than two classes need a matrix")
         return self
@@ -58,21 +87,70 @@ class CostsTable(Table):
         """The costs that the table describes."""
         if self.matrix is not None:
             return Costs.from_matrix(self.matrix, self.classes or [], scale=self.scale)
+        assert self.false_positive is not None
+        assert self.false_negative is not None
         first, second = self.classes or (0, 1)
         return Costs.binary(
-            0.0 if self.false_positive is None else self.false_positive,
-            1.0 if self.false_negative is None else self.false_negative,
-            classes=(first, second),
-            scale=self.scale,
+            self.false_positive, self.false_negative, classes=(first, second), scale=self.scale
         )
 
 
-class ModelTable(Table):
+class PartsTable(Table):
+    """Which models are blended: names of those that deccaf or an installed package brings."""
+
+    case_parts: tuple[str, ...] = Field(("logistic", "boosted"), min_length=1, strict=False)
+    decision_parts: tuple[str, ...] = Field(("rates", "pooled", "boosted"), min_length=1, strict=False)
+
+    @field_validator("case_parts", "decision_parts")
+    @classmethod
+    def _known_parts(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        for name in names:
+            _check_known(name, CASE_PARTS if info.field_name == "case_parts" else DECISION_PARTS)
+        return names
+
+
+class ModelTable(PartsTable):
     """The `[model]` table: how to learn."""
 
-    method: Literal["deccaf", "paper", "ova"] = "deccaf"
+    method: str = "deccaf"
     budget: Literal["quick", "standard", "paper"] = "quick"
     seed: int = Field(0, ge=0)
+    half_life: float | str | None = None
+    """Age at which history counts half: a number, or a length of time where times are dates."""
+
+    @field_validator("method")
+    @classmethod
+    def _known_method(cls, name: str) -> str:
+        _check_known(name, METHODS)
+        return name
+
+
+def _check_known(name: str, registry: Registry[Any]) -> None:
+    if name not in registry:
+        known = f"known are {', '.join(registry)}{did_you_mean(name, registry)}"
+        raise ValueError(f"{registry.what} {name!r} is not installed; {known}")
+
+
+class LabelsTable(Table):
+    """The `[labels]` table: what is known about missing labels."""
+
+    selective: Literal["positive"] | list[Class] = []
+    """Decisions after which the truth is seldom seen: "positive" (the second of two classes), or classes."""
+
+    def classes_of(self, classes: Sequence[Class]) -> tuple[Class, ...]:
+        """The decisions after which labels are missing, by their names; an unknown one is a `ConfigError`."""
+        if self.selective == "positive" and "positive" not in classes:
+            if len(classes) != 2:
+                raise ConfigError(f"[labels] selective: of {len(classes)} classes, name those that are meant")
+            return (classes[1],)
+        named = [self.selective] if isinstance(self.selective, str) else self.selective
+        for name in named:
+            if name not in classes:
+                hint = did_you_mean(str(name), map(str, classes))
+                raise ConfigError(
+                    f"[labels] selective: {name!r} is none of the classes {list(classes)}{hint}"
+                )
+        return tuple(name for name in classes if name in named)
 
 
 class MinutesTable(Table):
@@ -144,8 +222,34 @@ class Config(Table):
 
     columns: Columns = Columns()
     costs: CostsTable
+    labels: LabelsTable = LabelsTable()
     model: ModelTable = ModelTable()
     constraints: ConstraintsTable | None = None
+
+    @model_validator(mode="after")
+    def _classes_are_known(self) -> Config:
+        if self.labels.selective:
+            self.labels.classes_of(self.costs.build().classes)
+        return self
+
+    def notes(self) -> list[str]:
+        """What to say of the configuration itself."""
+        if not self.costs.example:
+            return []
+        return [
+            "the costs are the examples that deccaf init wrote, so no plan or saving means anything yet: put "
+            "your own under [costs] and take the line 'example = true' out"
+        ]
+
+    def check_people(self, known: Collection[str], where: str = "the log") -> None:
+        """Everybody whom the costs name is `known`, or a `ConfigError` names who is not."""
+        named = self.costs.review_cost if isinstance(self.costs.review_cost, dict) else {}
+        for name in named:
+            if name not in known:
+                raise ConfigError(
+                    f"[costs] review_cost: {name!r} is none of the {len(known)} people of {where}"
+                    + did_you_mean(name, known)
+                )
 
     @classmethod
     def read(cls, path: str | Path) -> Config:
@@ -177,14 +281,14 @@ def _explain(error: ValidationError, model: type[BaseModel]) -> str:
     """The first complaint in words, with how many more there are."""
     first = error.errors()[0]
     keys = [str(part) for part in first["loc"]]
-    where = f"[{keys[0]}] {'.'.join(keys[1:])}".strip() if keys else "the file"
+    where = f"[{keys[0]}] {'.'.join(keys[1:])}".strip() if keys else ""
     if first["type"] == "extra_forbidden":
         known = _keys_beside(model, keys)
         message = f"{where}: unknown key; known are {', '.join(known)}" + did_you_mean(keys[-1], known)
     elif first["type"] == "missing":
         message = f"{where}: missing"
     else:
-        message = f"{where}: {first['msg'].removeprefix('Value error, ')}"
+        message = f"{where}: {first['msg'].removeprefix('Value error, ')}".removeprefix(": ")
         if len(keys) > 1:
             message += f", got {first['input']!r}"
     more = error.error_count() - 1

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import errno
 import os
-from collections.abc import Collection, Iterator, Sequence
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pandas as pd
@@ -14,59 +15,67 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from deccaf.data.csv_files import not_utf8, read_csv
+from deccaf.data.excel_files import read_excel
+from deccaf.data.headers import check_header, check_width
+from deccaf.data.names import as_text
+from deccaf.data.sources import EXTENSIONS, Source, shown, sources
+from deccaf.data.times import parse_times
 from deccaf.errors import ConfigError, DataError, DeccafError
 
-MAX_COLUMNS = 10_000
-_HEADER_BYTES = 8 << 20
-_MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]
+CHUNK_ROWS = 131_072
+TABLES = (".parquet", ".pq", ".csv")
+"""The extensions of tables that are written."""
+_PROBE = 1 << 16
 
 
-def read_frame(path: str | Path) -> pd.DataFrame:
-    """Read a parquet or CSV file, chosen by its extension; whatever is wrong with it is a `DataError`."""
-    path = Path(path)
-    if not path.is_file():
-        raise DataError(f"{path}: {'is a folder, not a file' if path.is_dir() else 'no such file'}")
-    if path.stat().st_size == 0:
-        raise DataError(f"{path}: the file is empty")
-    readers = {".parquet": _read_parquet, ".pq": _read_parquet, ".csv": _read_csv}
-    if path.suffix.lower() not in readers:
-        raise DataError(f"{path}: unknown extension {path.suffix!r}; give a .parquet or a .csv file")
-    try:
-        table = readers[path.suffix.lower()](path)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read: {_first_line(error)}") from error
-    return _to_pandas(_plain_types(table, path))
+def read_frame(path: str | Path, text: Collection[str] = (), category: Collection[str] = ()) -> pd.DataFrame:
+    """Read a table; whatever is wrong with it is a `DataError`.
+
+    The path is a file (.parquet, .csv, .tsv, these packed as .gz, .xlsx), a folder or a pattern of such
+    files, a pipe, or `-` for standard input. Columns named in `text` are names: text exactly as it stands, of
+    which only the empty one is missing. Columns in `category` are text too, where `NA` and its like are
+    missing.
+    """
+    return _to_pandas(_together(sources(path), text, category))
 
 
 def read_frames(
-    path: str | Path, rows: int = 131_072, columns: Collection[str] | None = None
+    path: str | Path,
+    rows: int = CHUNK_ROWS,
+    columns: Collection[str] | None = None,
+    text: Collection[str] = (),
+    category: Collection[str] = (),
+    time: str | None = None,
+    time_format: str | None = None,
 ) -> Iterator[pd.DataFrame]:
-    """Read a file some rows at a time; only these `columns` of a parquet file, those of them that exist.
+    """Read a table some rows at a time; only these `columns`, those of them that exist.
 
-    A CSV file is read whole, because only the whole file tells the types of its columns.
+    A text file or workbook is read whole, because only the whole tells the types of its columns. So is the
+    column `time` where it is text, whose format must be one.
     """
-    path = Path(path)
-    if path.suffix.lower() not in {".parquet", ".pq"} or not path.is_file() or not path.stat().st_size:
-        frame = read_frame(path)
-        for start in range(0, len(frame), rows):
-            yield frame.iloc[start : start + rows]
-        return
-    try:
-        _check_parquet(path)
-        with pa.parquet.ParquetFile(path) as parquet:
-            names = parquet.schema_arrow.names
-            wanted = names if columns is None else [name for name in names if name in set(columns)]
-            for batch in parquet.iter_batches(batch_size=rows, columns=wanted):
-                yield _to_pandas(_plain_types(pa.Table.from_batches([batch]), path))
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path}: cannot be read: {_first_line(error)}") from error
+    parts = sources(path)
+    if all(part.kind == "parquet" for part in parts):
+        chunks = _parquet_chunks(parts, rows, columns, text)
+        form = time_format or _format_of(_parquet_texts(parts, time), time)
+    else:
+        whole = _together(parts, text, category)
+        chunks = (whole.slice(at, rows) for at in range(0, whole.num_rows, rows))
+        form = time_format or _format_of(whole[time] if time in whole.column_names else None, time)
+    start = 0
+    for chunk in chunks:
+        frame = _to_pandas(chunk)
+        frame.index = pd.RangeIndex(start, start + len(frame))
+        start += len(frame)
+        if form is not None and time in frame:
+            frame[time] = parse_times(frame[time], form).values
+        yield frame
 
 
 def write_frame(frame: pd.DataFrame, path: str | Path) -> None:
     """Write a table as parquet or CSV, chosen by the extension, whole or not at all; no index column."""
     path = Path(path)
-    if path.suffix.lower() not in {".parquet", ".pq", ".csv"}:
-        raise ConfigError(f"{path}: unknown extension {path.suffix!r}; use .parquet or .csv")
+    _check_extension(path)
     table = pa.Table.from_pandas(frame, preserve_index=False)
     with replacing(path) as beside:
         if path.suffix.lower() == ".csv":
@@ -96,106 +105,231 @@ def replacing(path: str | Path) -> Iterator[Path]:
             os.fsync(written.fileno())
         beside.replace(path)
     except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            raise DeccafError(f"{path}: the disk is full; nothing was written") from error
-        raise ConfigError(f"{path}: cannot be written: {error.strerror or error}") from error
+        raise _cannot_write(path, error) from error
     finally:
         with suppress(OSError):
             beside.unlink()
 
 
-def check_width(columns: int, path: str | Path) -> None:
-    """Refuse a table with more columns than anyone means to have."""
-    if columns > MAX_COLUMNS:
-        raise DataError(f"{path}: {columns:,} columns; at most {MAX_COLUMNS:,} can be read")
+def check_output(path: Path, inputs: Collection[Path | None], extensions: Collection[str] = TABLES) -> None:
+    """Refuse an output that would fail, or overwrite an input, before any work is done; nothing is left.
 
-
-def check_header(names: Sequence[str], path: str | Path) -> None:
-    """Refuse a header that no later message could talk about: too wide, unnamed or ambiguous."""
-    check_width(len(names), path)
-    unnamed = [k for k, name in enumerate(names, 1) if not name.strip()]
-    if unnamed:
-        raise DataError(f"{path}: {len(unnamed)} column(s) without a name, first: column number {unnamed[0]}")
-    seen: set[str] = set()
-    repeated = [name for name in names if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
-    if repeated:
-        raise DataError(f"{path}: {len(repeated)} column name(s) stand twice, first: {repeated[0]!r}")
-
-
-def _read_parquet(path: Path) -> pa.Table:
-    _check_parquet(path)
-    with pa.parquet.ParquetFile(path) as parquet:
-        return parquet.read()
-
-
-def _check_parquet(path: Path) -> None:
-    with path.open("rb") as file:
-        head = file.read(4)
-        file.seek(-4, os.SEEK_END)
-        if path.stat().st_size < 12 or head != b"PAR1" or file.read(4) != b"PAR1":
-            raise DataError(f"{path}: is not a parquet file, or a truncated one")
-    with pa.parquet.ParquetFile(path) as parquet:
-        check_width(parquet.metadata.num_columns, path)  # before the schema, which is slow when very wide
-        check_header(parquet.schema_arrow.names, path)
-
-
-def _read_csv(path: Path) -> pa.Table:
-    names = _csv_header(path)
-    read = pa.csv.ReadOptions(block_size=16 << 20)
-    parse = pa.csv.ParseOptions(newlines_in_values=True)
-    convert = pa.csv.ConvertOptions(null_values=_MISSING, strings_can_be_null=True)
+    Without `extensions` the output is a folder.
+    """
+    if extensions:
+        _check_extension(path, extensions)
+        if path.is_dir():
+            raise ConfigError(f"{path}: is a folder; name a file in it")
+    for given in inputs:
+        if given is not None and _same_file(path, given):
+            raise ConfigError(
+                f"{path}: is an input too ({given}), which would be overwritten; name another file"
+            )
+    place = path if not extensions else path.parent
+    while not place.exists():
+        place = place.parent
     try:
-        return pa.csv.read_csv(path, read, parse, convert)
-    except pa.ArrowInvalid as error:
-        if "conversion error" not in str(error):
-            raise
-    # Arrow infers a column's type from the first block. Where a later block disagrees, read everything
-    # as text and let each column find its own type; a truly mixed one stays text and is named later.
-    convert = pa.csv.ConvertOptions(
-        null_values=_MISSING, strings_can_be_null=True, column_types=dict.fromkeys(names, pa.string())
+        if not place.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        with tempfile.TemporaryFile(dir=place) as probe:
+            probe.write(b"\0" * _PROBE)
+            probe.flush()
+            os.fsync(probe.fileno())
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def _same_file(path: Path, given: Path) -> bool:
+    """Whether writing to `path` would change what `given` is read from."""
+    if str(given) == "-":
+        return False
+    if path.exists() and given.exists() and path.samefile(given):
+        return True
+    if given.is_dir():
+        return path.resolve().is_relative_to(given.resolve()) and path.suffix.lower() in EXTENSIONS
+    return (
+        given.name != path.name
+        and path.parent.resolve() == given.parent.resolve()
+        and fnmatch(path.name, given.name)
     )
-    table = pa.csv.read_csv(path, read, parse, convert)
-    for position, name in enumerate(names):
-        for kind in (pa.int64(), pa.float64(), pa.bool_(), pa.timestamp("us")):
-            try:
-                table = table.set_column(position, name, table.column(position).cast(kind))
-                break
-            except pa.ArrowInvalid:
-                continue
-    return table
 
 
-def _csv_header(path: Path) -> list[str]:
-    with path.open("rb") as file:
-        start = file.read(_HEADER_BYTES)
-    if b"\x00" in start:
-        raise DataError(f"{path}: is not a text file in UTF-8 (it holds NUL bytes)")
-    line = start.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0].decode("utf-8").rstrip("\r")
-    names = next(csv.reader([line]), [])
-    if len(names) == 1 and any(mark in line for mark in ";\t|"):
-        mark = next(mark for mark in ";\t|" if mark in line)
-        raise DataError(f"{path}: columns are separated by {mark!r}; save it with commas, or as parquet")
-    check_header(names, path)
-    return names
+def _check_extension(path: Path, extensions: Collection[str] = TABLES) -> None:
+    if path.suffix.lower() not in extensions:
+        known = " or ".join(extensions)
+        raise ConfigError(f"{path}: unknown extension {path.suffix!r}; use {known}")
 
 
-def _plain_types(table: pa.Table, path: Path) -> pa.Table:
+def _cannot_write(path: Path, error: OSError) -> DeccafError:
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return DeccafError(f"{path}: the disk is full; nothing was written")
+    return ConfigError(f"{path}: cannot be written: {error.strerror or error}")
+
+
+@contextmanager
+def about(path: str | Path) -> Iterator[None]:
+    """Errors about data name the file that it came from."""
+    name = shown(path)
+    try:
+        yield
+    except DataError as error:
+        if str(error).startswith(name):
+            raise
+        raise DataError(f"{name}: {error}") from error
+
+
+def plain_types(table: pa.Table, name: str) -> pa.Table:
     """Turn decimals into floats and refuse nested columns: a feature is one number or one name."""
     for position, field in enumerate(table.schema):
-        if pa.types.is_decimal(field.type):
-            table = table.set_column(position, field.name, table.column(position).cast(pa.float64()))
+        column = table.column(position)
+        unknown = pa.types.is_boolean(field.type) and column.null_count
+        if pa.types.is_decimal(field.type) or unknown:
+            table = table.set_column(position, field.name, _as_floats(column))
         elif pa.types.is_nested(field.type) or pa.types.is_binary(field.type):
             raise DataError(
-                f"{path}: column {field.name!r}: holds {field.type}; use numbers, or text in UTF-8"
+                f"{name}: column {field.name!r}: holds {field.type}; use numbers, or text in UTF-8"
             )
     return table
+
+
+def _as_floats(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return (
+        column.cast(pa.int8()).cast(pa.float64())
+        if pa.types.is_boolean(column.type)
+        else column.cast(pa.float64())
+    )
+
+
+def _read(source: Source, text: Collection[str], category: Collection[str]) -> pa.Table:
+    """One file, with its names as text."""
+    try:
+        if source.kind == "csv":
+            table = read_csv(source, text, category)
+        elif source.kind == "excel":
+            table = read_excel(source, text, category)
+        else:
+            _check_parquet(source)
+            with pa.parquet.ParquetFile(source.path) as parquet:
+                table = parquet.read()
+        return _named(table, source, text)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise _unreadable(source, error) from error
+
+
+def _unreadable(source: Source, error: BaseException) -> DataError:
+    said = str(error).strip().split("\n", 1)[0][:300]
+    if source.kind == "csv" and "UTF8" in said:
+        return not_utf8(source)
+    return DataError(f"{source.shown}: cannot be read: {said}")
+
+
+def _named(table: pa.Table, source: Source, text: Collection[str]) -> pa.Table:
+    """Names as text, everything else as numbers or text; columns that folders name stand last."""
+    for key, value in source.partition.items():
+        if key not in table.column_names:
+            table = table.append_column(key, pa.array([value] * table.num_rows, pa.string()))
+    with about(source.shown):
+        for position, name in enumerate(table.column_names):
+            if name in text:
+                table = table.set_column(position, name, as_text(table.column(position), name))
+        return plain_types(table, source.shown)
+
+
+def _together(parts: Sequence[Source], text: Collection[str], category: Collection[str]) -> pa.Table:
+    """All files as one table; they have the same columns."""
+    tables = [_read(part, text, category) for part in parts]
+    _check_alike({part.shown: table.column_names for part, table in zip(parts, tables, strict=True)})
+    try:
+        whole = pa.concat_tables(tables, promote_options="permissive") if len(tables) > 1 else tables[0]
+    except pa.ArrowException as error:
+        raise DataError(f"{parts[0].path.parent}: the files hold different kinds: {error}") from error
+    return _with_numbered_folders(whole, parts, {*text, *category})
+
+
+def _check_alike(names: Mapping[str, Sequence[str]]) -> None:
+    (first, known), *others = names.items()
+    for other, found in others:
+        odd = sorted(set(known) ^ set(found))
+        if odd:
+            here, there = (first, other) if odd[0] in known else (other, first)
+            raise DataError(
+                f"{here} has a column {odd[0]!r} that {there} has not; files that are read together "
+                "have the same columns"
+            )
+
+
+def _with_numbered_folders(table: pa.Table, parts: Sequence[Source], names: Collection[str]) -> pa.Table:
+    """`month=3` is a number where all folders say numbers, and it is no name."""
+    for key in parts[0].partition:
+        if key not in names and all(part.partition[key].isdecimal() for part in parts):
+            place = table.schema.get_field_index(key)
+            table = table.set_column(place, key, table.column(place).cast(pa.int64()))
+    return table
+
+
+def _parquet_chunks(
+    parts: Sequence[Source], rows: int, columns: Collection[str] | None, text: Collection[str]
+) -> Iterator[pa.Table]:
+    for part in parts:
+        try:
+            _check_parquet(part)
+        except (pa.ArrowException, OSError) as error:
+            raise _unreadable(part, error) from error
+    _check_alike({part.shown: pa.parquet.read_schema(part.path).names for part in parts})
+    for part in parts:
+        try:
+            with pa.parquet.ParquetFile(part.path) as parquet:
+                names = parquet.schema_arrow.names
+                wanted = names if columns is None else [name for name in names if name in set(columns)]
+                for batch in parquet.iter_batches(batch_size=rows, columns=wanted):
+                    table = _named(pa.Table.from_batches([batch]), part, text)
+                    yield _with_numbered_folders(table, parts, text)
+        except (pa.ArrowException, OSError) as error:
+            raise _unreadable(part, error) from error
+
+
+def _parquet_texts(parts: Sequence[Source], name: str | None) -> pa.ChunkedArray | None:
+    """A column of text from all files, or None where it is none."""
+    found = []
+    for part in parts:
+        try:
+            schema = pa.parquet.read_schema(part.path)
+            place = schema.get_field_index(name or "")
+            if place < 0 or not (
+                pa.types.is_string(schema.types[place]) or pa.types.is_large_string(schema.types[place])
+            ):
+                return None
+            found.append(
+                pa.parquet.read_table(part.path, columns=[name], partitioning=None)
+                .column(0)
+                .cast(pa.string())
+            )
+        except (pa.ArrowException, OSError) as error:
+            raise _unreadable(part, error) from error
+    return pa.chunked_array([chunk for column in found for chunk in column.chunks], pa.string())
+
+
+def _format_of(column: pa.ChunkedArray | None, name: str | None) -> str | None:
+    """The format of times that are text."""
+    if column is None or not pa.types.is_string(column.type):
+        return None
+    return parse_times(pd.Series(column.to_pandas(), name=name)).format
+
+
+def _check_parquet(source: Source) -> None:
+    with source.path.open("rb") as file:
+        head = file.read(4)
+        file.seek(0, os.SEEK_END)
+        size = file.tell()
+        file.seek(-min(size, 4), os.SEEK_END)
+        if size < 12 or head != b"PAR1" or file.read(4) != b"PAR1":
+            raise DataError(f"{source.shown}: is not a parquet file, or a truncated one")
+    with pa.parquet.ParquetFile(source.path) as parquet:
+        check_width(parquet.metadata.num_columns, source.shown)  # before the schema, slow when very wide
+        check_header(parquet.schema_arrow.names, source.shown)
 
 
 def _to_pandas(table: pa.Table) -> pd.DataFrame:
     # Index metadata that pandas wrote is dropped, so that an index named case_id is an ordinary column.
     frame: pd.DataFrame = table.replace_schema_metadata(None).to_pandas(date_as_object=False)
     return frame
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n", 1)[0][:300]

@@ -1,4 +1,4 @@
-"""The door for tables: pandas, polars, arrays or checked `Cases` come in, the same kind goes out.
+"""The door for tables: pandas, polars or arrays come in, the same kind goes out.
 
 Nothing here writes to what it is given.
 """
@@ -15,8 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from deccaf.data.costs import Costs
-from deccaf.data.schema import Schema
-from deccaf.data.tables import Cases
+from deccaf.data.files import plain_types
 from deccaf.errors import DataError
 
 CASE = "case_id"
@@ -34,20 +33,25 @@ class Input:
     ids: pd.Index
     given: Any
     """What the caller gave, whose kind the answer has."""
+    case: str = CASE
+    """The column that names the cases, if the table has it."""
+
+    @property
+    def named(self) -> bool:
+        """Whether a column names the cases."""
+        return self.case in self.frame
 
     def __len__(self) -> int:
         return len(self.frame)
 
 
-def read_input(X: Any, costs: Costs, names: Sequence[str] | None = None) -> Input:
+def read_input(X: Any, costs: Costs, names: Sequence[str] | None = None, case: str = CASE) -> Input:
     """Any table of cases; arrays get `names`."""
-    if isinstance(X, Cases):
-        return Input(X.features, X.amounts, X.ids, X.features)
     frame = as_pandas(X, names)
     if costs.columns:
         costs.check_amounts(frame)
-    ids = pd.Index(frame[CASE]) if CASE in frame else frame.index
-    return Input(frame, frame[list(costs.columns)].astype("float64"), ids, X)
+    ids = pd.Index(frame[case]) if case in frame else frame.index
+    return Input(frame, frame[list(costs.columns)].astype("float64"), ids, X, case)
 
 
 def as_pandas(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
@@ -59,9 +63,10 @@ def as_pandas(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
         return frame.infer_objects() if X.dtype == object else frame
     if isinstance(X, pd.DataFrame):
         frame = X if all(isinstance(name, str) for name in X.columns) else X.rename(columns=str)
+        frame = plain_columns(frame)
     else:
         try:
-            frame = nw.from_native(X, eager_only=True).to_pandas()
+            frame = plain_columns(nw.from_native(X, eager_only=True).to_pandas())
         except TypeError as error:
             kind = type(X).__name__
             raise DataError(
@@ -72,14 +77,33 @@ def as_pandas(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
     return frame
 
 
+def plain_columns(frame: pd.DataFrame) -> pd.DataFrame:
+    """Columns that pandas keeps in Arrow or with a mask beside them (Float64, boolean) as ordinary ones."""
+    held = [place for place, dtype in enumerate(frame.dtypes) if _is_held(dtype)]
+    if held:
+        frame = frame.copy(deep=False)
+        for place in held:
+            frame.isetitem(place, _plain_column(frame.iloc[:, place]).array)
+    return frame
+
+
+def _is_held(dtype: Any) -> bool:
+    if isinstance(dtype, pd.StringDtype):
+        return str(dtype) != "str"
+    numbers = pd.api.types.is_extension_array_dtype(dtype) and dtype.kind in "iuf"
+    return isinstance(dtype, pd.ArrowDtype | pd.BooleanDtype) or numbers
+
+
+def _plain_column(values: pd.Series) -> pd.Series:
+    if isinstance(values.dtype, pd.StringDtype):
+        return values.astype("str")
+    table = plain_types(pa.table({str(values.name): pa.array(values, from_pandas=True)}), "X")
+    return pd.Series(table.column(0).to_pandas(date_as_object=False).array, values.index, name=values.name)
+
+
 def default_names(count: int) -> list[str]:
     """Names for the columns of an array."""
     return [f"x{place}" for place in range(count)]
-
-
-def feature_frame(table: Input, schema: Schema) -> pd.DataFrame:
-    """The features as models take them: float64 and categories."""
-    return schema.cast(table.frame)
 
 
 def same_kind(frame: pd.DataFrame, given: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -11,11 +10,17 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
-from deccaf.errors import DataError, DeccafWarning, did_you_mean, show
+from deccaf.errors import DataError, did_you_mean, show, warn
 
 MAX_LEVELS = 10_000
 SMALLEST_IDENTIFIER = 50
 """A text column with more names than this, and seldom the same one twice, is no category."""
+
+
+LOG_COLUMNS = ("expert_id", "decision", "propensity", "seconds")
+"""What a decision log says beside the case; in a table of cases it is known only afterwards."""
+_NAMING = {"case", "label", "time", "group", "categorical", "features", "ignore"}
+"""The parts whose values are names of columns."""
 
 
 class Columns(BaseModel):
@@ -26,6 +31,8 @@ class Columns(BaseModel):
     case: str = "case_id"
     label: str = "label"
     time: str = "time"
+    time_format: str | None = None
+    """How dates are written as text, "%d/%m/%Y" say; needed only where their own look leaves a doubt."""
     group: tuple[str, ...] = ()
     """Columns to report on or to split by; no features, unless `features` names them."""
     categorical: tuple[str, ...] = ()
@@ -33,7 +40,7 @@ class Columns(BaseModel):
     features: tuple[str, ...] | None = None
     """All columns without another part, unless named here."""
     ignore: tuple[str, ...] = ()
-    """Columns without any part."""
+    """Columns without any part; only without `features`."""
 
     @field_validator("group", "categorical", "features", "ignore", mode="before")
     @classmethod
@@ -44,10 +51,53 @@ class Columns(BaseModel):
 
     @model_validator(mode="after")
     def _one_part_each(self) -> Self:
-        both = sorted(set(self.ignore) & {*(self.features or ()), *self.categorical, *self.group})
+        if self.features is not None and self.ignore:
+            raise ValueError(
+                "features and ignore together: features alone says which columns count, so leave ignore out"
+            )
+        both = sorted(set(self.ignore) & {self.case, self.label, self.time, *self.categorical, *self.group})
         if both:
             raise ValueError(f"column {both[0]!r} is to be ignored, and has another part besides")
+        never = [
+            name for name in (*(self.features or ()), *self.categorical) if name in (self.label, self.case)
+        ]
+        if never:
+            part = "label" if never[0] == self.label else "case"
+            raise ValueError(f"column {never[0]!r} is the {part}, so it cannot be a feature")
+        parts = [self.case, self.label, self.time]
+        twice = [
+            name for name in parts if parts.count(name) > 1 or (name == self.label and name in self.group)
+        ]
+        if twice:
+            raise ValueError(f"column {twice[0]!r} has two parts among case, label, time and group")
         return self
+
+    def check(self, names: Collection[Any], optional: Collection[str] = ()) -> None:
+        """Every column that somebody wrote a part for is there, and the table holds cases, not decisions.
+
+        A part that has its default name may be absent, and so may the parts that are `optional` ("label" for
+        new cases, say). What is missing is a `DataError` that names the part and a column of a like name.
+        """
+        self._refuse_a_log(names)
+        written = [part for part in type(self).model_fields if part in self.model_fields_set]
+        for part in [part for part in written if part in _NAMING and part not in optional]:
+            given = getattr(self, part)
+            wanted = (given,) if isinstance(given, str) else given or ()
+            missing = [name for name in wanted if name not in names]
+            if missing:
+                count = f" ({len(missing)} of its {len(wanted)} names are none)" if len(wanted) > 1 else ""
+                raise DataError(
+                    f"[columns] {part}: the cases have no column {missing[0]!r}{count}"
+                    + did_you_mean(missing[0], map(str, names))
+                )
+
+    def _refuse_a_log(self, names: Collection[Any]) -> None:
+        found = set(names) - {self.case, self.time, None}
+        if {"expert_id", "decision"} <= found <= {*LOG_COLUMNS, "case_id", "time", "batch"}:
+            raise DataError(
+                f"cases: these are the columns of a decision log ({', '.join(filter(None, names))}), with no "
+                "feature among them; give the cases here, and this table as decisions"
+            )
 
 
 @dataclass(frozen=True)
@@ -83,6 +133,7 @@ class Schema:
             apart = {*reserved, *columns.ignore}
             names = [name for name in frame.columns if name not in apart]
             names = [name for name in names if name in columns.categorical or not _useless(frame[name])]
+            names = [name for name in names if not _of_the_log(name, frame)]
         require_columns(frame, [*names, *columns.categorical])
         if not names:
             raise DataError("no feature column is left; name some under [columns] features")
@@ -96,13 +147,10 @@ class Schema:
             index=frame.index,
         )
 
-    def unseen(self, frame: pd.DataFrame) -> dict[str, int]:
-        """How many values of each category are levels that the schema does not know."""
-        counts = {}
-        for feature in self.features:
-            if feature.kind == "category":
-                known = _as_text(frame[feature.name]).isin(feature.levels) | frame[feature.name].isna()
-                counts[feature.name] = int((~known).sum())
+    def unseen(self, frame: pd.DataFrame, cast: pd.DataFrame) -> dict[str, int]:
+        """How many values of each category are levels that the schema does not know; `cast` is their cast."""
+        categories = [feature.name for feature in self.features if feature.kind == "category"]
+        counts = {name: int((cast[name].isna() & frame[name].notna()).sum()) for name in categories}
         return {name: count for name, count in counts.items() if count}
 
     def to_dict(self) -> list[dict[str, Any]]:
@@ -130,7 +178,8 @@ def no_missing(values: pd.Series, ids: pd.Series | None = None) -> pd.Series:
     missing = values.isna().to_numpy()
     if missing.any():
         first = int(missing.argmax())
-        where = f"row {first + 1}" if ids is None else f"case {show(ids.iloc[first])}"
+        start = values.index.start if isinstance(values.index, pd.RangeIndex) else 0  # a chunk of a file
+        where = f"row {start + first + 1}" if ids is None else f"case {show(ids.iloc[first])}"
         raise DataError(f"column {values.name!r}: {missing.sum()} value(s) missing, first: in {where}")
     return values
 
@@ -153,8 +202,17 @@ def _useless(values: pd.Series) -> bool:
     return True
 
 
+def _of_the_log(name: str, frame: pd.DataFrame) -> bool:
+    """Whether a column says who decided, or what: a copy of the log in the table of cases; says so."""
+    if name not in {"expert_id", "decision", "propensity"}:
+        return False
+    remedy = "name it under [columns] features to keep it"
+    _left_out(frame[name], f"it belongs to the decisions and is not known before one; {remedy}")
+    return True
+
+
 def _left_out(values: pd.Series, said: str) -> None:
-    warnings.warn(f"column {str(values.name)!r} is left out: {said}", DeccafWarning, stacklevel=2)
+    warn(f"column {str(values.name)!r} is left out: {said}")
 
 
 def _infer_feature(values: pd.Series, declared_category: bool) -> Feature:
@@ -181,12 +239,13 @@ def _infer_feature(values: pd.Series, declared_category: bool) -> Feature:
 def _refuse_mixed(values: pd.Series) -> None:
     """Text that is mostly numbers is a damaged number column, not a category."""
     present = values.dropna()
-    numbers = pd.to_numeric(present.astype(str), errors="coerce").notna()
+    codes, names = pd.factorize(present.astype(str))
+    numbers = pd.to_numeric(pd.Series(names), errors="coerce").notna().to_numpy()[codes]
     if 2 * numbers.sum() >= len(present):
         if numbers.all():
             offence = f"holds numbers stored as text, first: {show(present.iloc[0])}"
         else:
-            first = int((~numbers).to_numpy().argmax())
+            first = int((~numbers).argmax())
             offence = (
                 f"mixes numbers and text: {(~numbers).sum()} of {len(present)} value(s) are no numbers, "
                 f"first: {show(present.iloc[first])} in case {show(present.index[first])}"
@@ -228,4 +287,4 @@ def _as_text(values: pd.Series) -> pd.Series:
         values = values.astype(values.cat.categories.dtype)
     if pd.api.types.is_float_dtype(values.dtype) and (values.dropna() % 1 == 0).all():
         values = values.astype("Int64")
-    return values.astype("str").where(values.notna())
+    return values if values.dtype == "str" else values.astype("str").where(values.notna())

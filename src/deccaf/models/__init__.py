@@ -2,7 +2,8 @@
 
 - `CaseClassifier`: p[i, y], calibrated and unweighted, for every cost structure.
 - `DecisionModel`: q[i, j, y, m], the chance that expert j says m on case i if the truth is y; a blend of
-  `ShrunkenRates`, `PooledLogistic` and `BoostedDecisions`.
+  `ShrunkenRates`, `PooledLogistic` and `BoostedDecisions`. Both are a `blending.blend.Blend` of parts.
+- `protocols`: what a part or a method must be; `methods`: what a method learns from a history.
 - `PaperClassifier`, `HumanExpertiseModel`, `OneVsAll`: the paper's models, the baselines of the benchmark.
 - `reweighted`, `unweighted`: between plain probabilities and those of cost-weighted training.
 - `ExpertScorer`: a LightGBM model for all experts at once.
@@ -14,8 +15,8 @@ says how they compare.
 from deccaf.models.cases.classifier import CaseClassifier, reweighted, unweighted
 from deccaf.models.decisions.boosted import BoostedDecisions
 from deccaf.models.decisions.model import DecisionModel
+from deccaf.models.decisions.pooled import PooledLogistic
 from deccaf.models.decisions.rates import ShrunkenRates
-from deccaf.models.linear.pooled import PooledLogistic
 from deccaf.models.paper.expertise import HumanExpertiseModel, OneVsAll
 from deccaf.models.paper.paper_classifier import PaperClassifier
 from deccaf.models.trees.expert_scorer import ExpertScorer

@@ -1,49 +1,59 @@
-"""Search budgets: how many LightGBM settings are tried on held-out cases before a model is chosen.
+"""Search budgets: how many settings are tried on held-out rows before a model is chosen, and from where.
 
-`quick` tries the few settings that the models come with, `standard` and `paper` draw more from the search
-spaces. For trial-by-trial searches that can be resumed, see `deccaf.models.paper.tuning`.
+`quick` tries the few settings that a model comes with, `standard` and `paper` draw more from its space. For
+trial-by-trial searches that can be resumed, see `deccaf.models.paper.tuning`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from deccaf.errors import ConfigError, did_you_mean
-from deccaf.models.cases import parts
-from deccaf.models.decisions import boosted
-from deccaf.models.paper import expertise, paper_classifier
-from deccaf.models.paper.spaces import CLASSIFIER, EXPERTISE, Choice, Range, Space
 
 BUDGETS = {"quick": 0, "standard": 20, "paper": 120}
 """Settings that are drawn beside those that the models come with."""
 
-_BOOSTED: Space = {
-    "n_estimators": 2000,
-    "learning_rate": Range(0.02, 0.12, log=True),
-    "num_leaves": Range(4, 32),
-    "min_child_samples": Range(10, 200, log=True),
-    "reg_lambda": Range(0.5, 50.0, log=True),
-    "feature_fraction": Range(0.3, 1.0),
-    "bagging_fraction": Range(0.5, 1.0),
-    "bagging_freq": 1,
-}
-_MODELS: dict[str, tuple[Sequence[Mapping[str, Any]], Space]] = {
-    "cases": (parts.QUICK, _BOOSTED),
-    "decisions": (boosted.QUICK, _BOOSTED),
-    "paper-cases": (paper_classifier.QUICK, CLASSIFIER.space),
-    "paper-experts": (expertise.QUICK, EXPERTISE.space),
-}
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `low` to `high`, both included; whole numbers if both are; uniform, or so in the log."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.low < self.high or (self.log and self.low <= 0):
+            raise ConfigError(f"range from {self.low} to {self.high}: empty, or not positive where it is log")
+
+    @property
+    def whole(self) -> bool:
+        """Whether these are whole numbers."""
+        return isinstance(self.low, int) and isinstance(self.high, int)
 
 
-def candidates(model: str, budget: str, seed: int) -> list[Mapping[str, Any]]:
-    """The settings that a model chooses from."""
+@dataclass(frozen=True)
+class Choice:
+    """One of a few options."""
+
+    options: tuple[bool | int | float | str, ...]
+
+
+Space = Mapping[str, Any]
+"""Parameter: a `Range`, a `Choice`, or the one value that it always has."""
+
+
+def candidates(
+    known: Sequence[Mapping[str, Any]], space: Space, budget: str, seed: int
+) -> list[Mapping[str, Any]]:
+    """The settings that a model chooses from: those it comes with, and as many drawn as the budget has."""
     if budget not in BUDGETS:
         hint = did_you_mean(str(budget), BUDGETS)
         raise ConfigError(f"budget: expected one of {', '.join(BUDGETS)}, got {budget!r}{hint}")
-    known, space = _MODELS[model]
     rng = np.random.default_rng(seed)
     return [*known, *[_drawn(space, rng) for _ in range(BUDGETS[budget])]]
 

@@ -3,15 +3,16 @@
 ====================  =================================================================
 `manifest.json`       format, versions, schema, training summary, SHA-256 of every member
 `model.json`          the model as plain data, with the names of the members it refers to
-`arrays/N.parquet`    arrays
+`arrays/N.npy`        arrays, in NumPy's own format
 `trees/N.txt`         LightGBM's own text
 `signature.txt`       HMAC-SHA256 of the manifest, where a key was given
 ====================  =================================================================
 
 The zip's comment ends with the SHA-256 of everything before it: a file with one changed bit does not load.
 That protects against damage, not against a forger, who can compute a new sum; a key does that (`key=`). Even
-a forged file executes nothing: there is no pickle, and trees are checked (`tree_text`) before LightGBM sees
-them.
+a forged file executes nothing: there is no pickle, names of parts and methods only choose among those that
+are installed, and trees are checked (`text_check`) before LightGBM sees them. Numbers that are NaN or
+infinite are refused, in a file and before one is written. Files of format 1 are read as well (`format_1`).
 """
 
 from __future__ import annotations
@@ -20,23 +21,23 @@ import hashlib
 import hmac
 import io
 import json
+import math
 import platform
 import zipfile
 from collections.abc import Mapping
 from importlib.metadata import version
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet
 
 from deccaf.data.files import replacing
 from deccaf.errors import ModelFileError
-from deccaf.models.packing import pack, unpack
+from deccaf.models import format_1
+from deccaf.models.array_files import array_bytes, read_array
 from deccaf.models.trees.text_check import check_tree_text, trimmed
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST, MODEL, SIGNATURE = "manifest.json", "model.json", "signature.txt"
 LARGEST_FILE = 1 << 30
 LARGEST_CONTENT = 4 << 30
@@ -65,9 +66,12 @@ def write_model_file(
     deccaf_version: str,
     key: bytes | None = None,
 ) -> None:
-    """Write plain data (as the models' `to_dict` give it) as a model file, whole or not at all."""
+    """Write what the models' `to_dict` give as a model file, whole or not at all."""
     members: dict[str, bytes] = {}
-    members[MODEL] = _json(_taken_apart(model, members))
+    try:
+        members[MODEL] = _json(_taken_apart(model, members), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ModelFileError(f"{path}: the model cannot be written: {error}") from error
     manifest = {
         "format": FORMAT,
         "kind": "deccaf model",
@@ -104,13 +108,11 @@ def read_model_file(path: str | Path, key: bytes | None = None) -> ModelFile:
             raise ModelFileError(f"{path}: {state}; do not use it unless you know where it comes from")
     _check_members(path, manifest, content)
     try:
-        model = _put_together(json.loads(content[MODEL]), content)
+        model = _put_together(_plain(content[MODEL]), content, int(manifest["format"]))
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from error
     except Exception as error:  # whatever a forged file provokes is a bad file, not a crash
         raise ModelFileError(f"{path}: {MODEL} cannot be read: {_words(error)}") from error
-    if not isinstance(model, dict):
-        raise ModelFileError(f"{path}: {MODEL} holds no model")
     return ModelFile(manifest, model, signed)
 
 
@@ -143,6 +145,9 @@ def _unzipped(path: Path, data: bytes) -> dict[str, bytes]:
             raise ModelFileError(f"{path}: the archive names members twice, or too many")
         if not {MANIFEST, MODEL} <= set(names):
             raise ModelFileError(f"{path}: {MANIFEST} or {MODEL} is missing; it is not a deccaf model file")
+        odd = [name for name in names if not _inside(name)]
+        if odd:
+            raise ModelFileError(f"{path}: a member is called {odd[0]!r}, which no model file has")
         total = sum(entry.file_size for entry in entries)
         if total > LARGEST_CONTENT:
             raise ModelFileError(f"{path}: would unpack to {total >> 20:,} MiB, which no model needs")
@@ -151,6 +156,12 @@ def _unzipped(path: Path, data: bytes) -> dict[str, bytes]:
             with archive.open(entry) as member:
                 content[entry.filename] = member.read(entry.file_size)
         return content
+
+
+def _inside(name: str) -> bool:
+    """Whether a name stays within the archive, wherever it would be unpacked."""
+    parts = PurePosixPath(name).parts
+    return bool(parts) and not (name.startswith("/") or ".." in parts or "\\" in name or ":" in name)
 
 
 def _manifest(path: Path, data: bytes) -> dict[str, Any]:
@@ -198,13 +209,17 @@ def _sealed(content: Mapping[str, bytes]) -> bytes:
 
 
 def _taken_apart(value: Any, members: dict[str, bytes]) -> Any:
-    """The same data with packed arrays and tree texts moved to members of their own."""
+    """The same data with arrays and texts of trees moved to members of their own."""
     if isinstance(value, Mapping):
-        if set(value) == {"type", "shape", "base64"}:
-            return {"$array": _add_array(unpack(value), members), "shape": value["shape"]}
         return {str(name): _taken_apart(part, members) for name, part in value.items()}
     if isinstance(value, list | tuple):
         return [_taken_apart(part, members) for part in value]
+    if isinstance(value, np.ndarray):
+        name = f"arrays/{sum(known.startswith('arrays/') for known in members)}.npy"
+        members[name] = array_bytes(value)
+        return {"$array": name, "type": value.dtype.name, "shape": list(value.shape)}
+    if isinstance(value, np.generic):
+        return value.item()
     if isinstance(value, str) and value.startswith("tree\n"):
         name = f"trees/{sum(known.startswith('trees/') for known in members)}.txt"
         members[name] = trimmed(value).encode("ascii")
@@ -212,37 +227,41 @@ def _taken_apart(value: Any, members: dict[str, bytes]) -> Any:
     return value
 
 
-def _put_together(value: Any, content: Mapping[str, bytes]) -> Any:
-    if isinstance(value, dict):
+def _put_together(model: Any, content: Mapping[str, bytes], number: int) -> dict[str, Any]:
+    """The content of `model.json`, as the newest format has it, with arrays and trees in their places."""
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, list):
+            return [filled(part) for part in value]
+        if not isinstance(value, dict):
+            return value
         if "$array" in value:
-            return pack(_read_array(content[value["$array"]], value["shape"]))
+            data = content[value["$array"]]
+            if number == 1:
+                return format_1.read_array(data, value["shape"])
+            return read_array(data, value["type"], value["shape"])
         if "$trees" in value:
             text = content[value["$trees"]].decode("ascii")
             check_tree_text(text)
             return text
-        return {name: _put_together(part, content) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_put_together(part, content) for part in value]
-    return value
+        return {name: filled(part) for name, part in value.items()}
+
+    if not isinstance(model, dict):
+        raise ModelFileError(f"{MODEL} holds no model")
+    whole: dict[str, Any] = filled(model)
+    return format_1.upgraded(whole) if number == 1 else whole
 
 
-def _add_array(array: np.ndarray, members: dict[str, bytes]) -> str:
-    name = f"arrays/{sum(known.startswith('arrays/') for known in members)}.parquet"
-    buffer = io.BytesIO()
-    pa.parquet.write_table(pa.table({"values": array.ravel()}), buffer)
-    members[name] = buffer.getvalue()
-    return name
+def _plain(data: bytes) -> Any:
+    """JSON whose numbers are numbers."""
 
+    def refused(number: str) -> float:
+        raise ModelFileError(f"{MODEL} holds the number {number[:40]}")
 
-def _read_array(data: bytes, shape: list[int]) -> np.ndarray:
-    count = int(np.prod([int(size) for size in shape], dtype=object))
-    with pa.parquet.ParquetFile(io.BytesIO(data)) as parquet:
-        if parquet.schema_arrow.names != ["values"] or parquet.metadata.num_rows != count:
-            raise ModelFileError(f"an array of shape {shape} holds {parquet.metadata.num_rows} values")
-        if 8 * count > LARGEST_CONTENT:
-            raise ModelFileError(f"an array of shape {shape} is larger than any model needs")
-        values = parquet.read().column("values").to_numpy()
-    return np.asarray(values).reshape([int(size) for size in shape])
+    def finite(number: str) -> float:
+        return value if math.isfinite(value := float(number)) else refused(number)
+
+    return json.loads(data, parse_float=finite, parse_constant=refused)
 
 
 def _signature(manifest: bytes, key: bytes) -> str:
@@ -251,8 +270,9 @@ def _signature(manifest: bytes, key: bytes) -> str:
     return hmac.new(key, manifest, hashlib.sha256).hexdigest()
 
 
-def _json(value: Any) -> bytes:
-    return json.dumps(value, indent=1).encode("utf-8")  # order matters: columns stand in it
+def _json(value: Any, *, allow_nan: bool = True) -> bytes:
+    text = json.dumps(value, indent=1, allow_nan=allow_nan)  # order matters: it is that of the columns
+    return text.encode("utf-8")
 
 
 def _words(error: Exception) -> str:

@@ -1,6 +1,31 @@
-"""From beliefs to a plan: `plan` (who decides what), `constraints`, `explain`."""
+"""From beliefs to a plan.
+
+- `intake`: new cases from files and tables, cast once, on their way to a model.
+- `scored`: what is believed about them.
+- `terms`: what errors and reviews cost in a plan.
+- `planner`: the plan of least cost within everyone's limits, under `constraints`, verified.
+- `plan`: who decides what and why, and what that costs; `random_sharing`: the yardstick beside it;
+  `intervals`: how sure the costs are.
+- `what_if`: the same cases with other limits or costs. `explain`: why a case went where it went.
+"""
 
 from deccaf.planning.explain import Explanation
-from deccaf.planning.plan import Plan, Summary
+from deccaf.planning.plan import Choice, Plan, Summary
+from deccaf.planning.planner import make_plan
+from deccaf.planning.scored import Scored
+from deccaf.planning.terms import Terms
+from deccaf.planning.what_if import Scenario, WhatIf, WhatIfs, what_ifs
 
-__all__ = ["Explanation", "Plan", "Summary"]
+__all__ = [
+    "Choice",
+    "Explanation",
+    "Plan",
+    "Scenario",
+    "Scored",
+    "Summary",
+    "Terms",
+    "WhatIf",
+    "WhatIfs",
+    "make_plan",
+    "what_ifs",
+]

@@ -1,4 +1,4 @@
-"""Plans under the wishes of a `[constraints]` table: wishes from the table, the cases and the model."""
+"""Plans under a `[constraints]` table: what it asks for, with the columns and beliefs that it needs."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ from deccaf.assign import (
     Opinions,
     RandomQuota,
     Reviewers,
-    grant_wishes,
+    solve_constrained_problem,
 )
-from deccaf.assign.constrained.constraints import Wish
-from deccaf.data.capacity import Capacity
+from deccaf.assign.constrained.constraints import Constraint
 from deccaf.data.config import BandTable, ConstraintsTable
 from deccaf.data.costs import MACHINE
-from deccaf.data.tables import Cases
-from deccaf.errors import ConfigError, DataError, did_you_mean
-from deccaf.planning.plan import Plan, Scored, make_plan
+from deccaf.errors import ConfigError, DataError
+from deccaf.planning.plan import Plan, public_table
+from deccaf.planning.scored import Scored
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -49,24 +48,31 @@ def read_constraints(given: ConstraintsTable | Mapping[str, Any]) -> Constraints
 
 
 @dataclass(eq=False)
-class Granter:
-    """Solves each batch under its wishes, and remembers what they cost."""
+class ConstrainedPlanner:
+    """Solves each batch under its constraints, and remembers what they cost."""
 
     table: ConstraintsTable
-    columns: pd.DataFrame
-    """The columns that the table names, one row per case."""
-    makers: tuple[str, ...]
-    opinions: Opinions | None
+    scored: Scored
     pace: Mapping[str, float]
     """Cases an hour, by expert, where the log had seconds."""
     time_limit: float
     solved: list[tuple[Ints, str, ConstrainedPlan]] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        missing = [name for name in self.table.columns if name not in self.columns]
-        if missing:
-            hint = did_you_mean(missing[0], [str(name) for name in self.columns])
-            raise DataError(f"column {missing[0]!r}: missing; [constraints] asks for it{hint}")
+    @property
+    def makers(self) -> tuple[str, ...]:
+        """The machine, then the experts."""
+        return self.scored.makers
+
+    @property
+    def opinions(self) -> Opinions | None:
+        """What everyone would say on every case."""
+        return self.scored.opinions
+
+    @property
+    def columns(self) -> pd.DataFrame:
+        """The columns that the table names, one row per case."""
+        assert self.scored.columns is not None
+        return self.scored.columns
 
     @property
     def people(self) -> list[str]:
@@ -75,7 +81,7 @@ class Granter:
 
     def __call__(self, problem: AssignmentProblem, rows: Ints) -> Assignment:
         """The plan of one batch, as a plain assignment to the first reviewer."""
-        plan = grant_wishes(problem, self.wishes(rows), self.time_limit)
+        plan = solve_constrained_problem(problem, self.constraints(rows), self.time_limit)
         self.solved.append((rows, problem.name, plan))
         first = plan.maker if plan.maker.ndim == 1 else plan.maker[:, 0]
         return Assignment(
@@ -83,16 +89,21 @@ class Granter:
             plan.objective,
             plan.prices,
             plan.gap,
-            "wishes",
+            "constraints",
             plan.seconds,
             problem.cases,
             problem.makers,
         )
 
-    def wishes(self, rows: Ints) -> list[Wish]:
-        """The wishes for some cases."""
+    def loads(self) -> list[Ints]:
+        """Cases by maker in each batch, further reviewers counted."""
+        every = [plan.maker[plan.maker >= 0] for _, _, plan in self.solved]
+        return [np.bincount(one, minlength=len(self.makers)) for one in every]
+
+    def constraints(self, rows: Ints) -> list[Constraint]:
+        """The constraints for some cases."""
         table = self.table
-        found: list[Wish] = []
+        found: list[Constraint] = []
         opinions = None if self.opinions is None else self.opinions.take(rows)
         if table.minutes is not None:
             found.append(HandlingMinutes(self._minutes(rows), table.minutes.capacity))
@@ -116,7 +127,7 @@ class Granter:
         return found
 
     def extended(self, plan: Plan) -> Plan:
-        """The plan with its other reviewers, its random cases, and the price of each wish."""
+        """The plan with its other reviewers, its random cases, and the price of each constraint."""
         frame, cost = plan.frame.copy(), np.empty(len(plan.frame))
         names, prices = np.array(self.makers, dtype=object), []
         for rows, batch, found in self.solved:
@@ -135,13 +146,16 @@ class Granter:
             for rows, _, found in self.solved:
                 chance[rows] = np.nan if found.draw is None else found.draw.chance
             frame["random"], frame["propensity"] = np.isfinite(chance), chance
+            frame.loc[frame["random"], "why"] = "lot"
         if several:
             frame["expected_loss"] = cost
+        if "reviewer_2" in frame:
+            frame.loc[frame["reviewer_2"].notna(), "why"] = "constraint"
         summary = replace(plan.summary, cost=float(frame["expected_loss"].sum()))
-        table = frame.rename(columns={"case_id": "case"})
-        wishes = pd.concat(prices, ignore_index=True)
-        wishes = wishes[["batch", "wish", "with", "without", "price", "binds"]]
-        return replace(plan, frame=frame, table=table, summary=summary, wishes=wishes)
+        table = public_table(frame)
+        constraints = pd.concat(prices, ignore_index=True)
+        constraints = constraints[["batch", "constraint", "with", "without", "price", "binds"]]
+        return replace(plan, frame=frame, table=table, summary=summary, constraints=constraints)
 
     def _minutes(self, rows: Ints) -> Array:
         """Minutes of every case and maker; the machine takes none."""
@@ -177,21 +191,6 @@ class Granter:
         return np.array(names, dtype=object)[np.digitize(self._numbers(band.group, rows), cuts)]
 
 
-def plan_with_wishes(
-    granter: Granter, scored: Scored, capacity: Capacity, batch: pd.Series | None, seed: int
-) -> Plan:
-    """The plan under all wishes, batch by batch."""
-    plan = make_plan(scored, capacity, batch, pace=granter.pace, seed=seed, solver=granter)
-    return granter.extended(plan)
-
-
-def all_columns(cases: Cases) -> pd.DataFrame:
-    """Groups and features in one table; a group that is also a feature stands once."""
-    return pd.concat(
-        [cases.groups, cases.features.drop(columns=cases.groups.columns, errors="ignore")], axis=1
-    )
-
-
 def needs_opinions(table: ConstraintsTable) -> bool:
-    """Whether the wishes look at how everyone decides, not only at losses."""
+    """Whether the constraints look at how everyone decides, not only at losses."""
     return table.reviewers is not None or any(band.measure != "deferral" for band in table.band)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from deccaf.data.costs import MACHINE, Class
-from deccaf.models.contributions import decision_contributions, right_contributions, truth_contributions
-from deccaf.models.decisions.model import DecisionModel
 from deccaf.models.methods import Learned
+from deccaf.planning.plan import Choice, Why
+from deccaf.planning.reason import reason
 
 _SHOWN = 5
 
@@ -25,6 +25,9 @@ class Explanation:
     makers: pd.DataFrame
     """By maker, the cheapest first: `expected_loss`, `price`, and `total`, which the plan compares."""
     chosen: str
+    runner_up: str | None
+    """Who would get the case if the chosen one could not, as the plan says it."""
+    why: Why
     reason: str
     chances: pd.Series
     """Chance of each truth."""
@@ -54,74 +57,53 @@ def explain_case(
     features: pd.DataFrame,
     loss: pd.Series,
     objective: pd.Series,
-    prices: Mapping[str, float],
-    chosen: str | None,
     p: np.ndarray,
     classes: Sequence[Class],
+    choice: Choice | None = None,
 ) -> Explanation:
-    """Explain one case (a frame of one row) by what was believed of it and by the plan's prices."""
-    makers = pd.DataFrame({"expected_loss": loss, "price": pd.Series(prices, dtype=float)})
-    makers["price"] = makers["price"].reindex(loss.index).fillna(0.0)
+    """Explain one case (a frame of one row) by what was believed of it and by what the plan says of it.
+
+    Without a plan the best maker is explained, as if everyone had room.
+    """
+    prices = pd.Series({} if choice is None else choice.prices, dtype=float)
+    makers = pd.DataFrame({"expected_loss": loss, "price": prices.reindex(loss.index).fillna(0.0)})
     makers["total"] = objective + makers["price"]
-    makers = makers.loc[loss.index].sort_values("total", kind="stable").rename_axis("maker")
-    winner = str(makers.index[0]) if chosen is None else chosen
-    others = [str(name) for name in makers.index if name != winner][:1]
-    about = dict.fromkeys([winner, *others, str(objective.idxmin()), MACHINE])
+    makers = makers.sort_values("total", kind="stable").rename_axis("maker")
+    winner = str(makers.index[0]) if choice is None else choice.maker
+    second = next((str(name) for name in makers.index if name != winner), None)
+    if choice is not None:
+        second = choice.runner_up
+    about = dict.fromkeys([winner, *([second] if second else []), str(objective.idxmin()), MACHINE])
     parts = [_features(learned, features, name, classes) for name in about]
     return Explanation(
         case=features.index[0],
         makers=makers,
         chosen=winner,
-        reason=_reason(makers, objective, winner),
+        runner_up=second,
+        why="best" if choice is None else choice.why,
+        reason=reason(
+            _by_maker(loss),
+            _by_maker(makers["price"]),
+            winner,
+            objective=_by_maker(objective),
+            runner_up=second,
+            why="best" if choice is None else choice.why,
+        ),
         chances=pd.Series(p, index=list(classes)),
         features=pd.concat(parts, ignore_index=True),
     )
 
 
-def _reason(makers: pd.DataFrame, objective: pd.Series, chosen: str) -> str:
-    cost, price = makers["expected_loss"], makers["price"]
-    best = str(objective.idxmin())
-    if best == chosen:
-        others = objective.drop(chosen)
-        if others.empty:
-            return "Nobody else could have got it."
-        second = str(others.idxmin())
-        return (
-            f"It has the least expected loss, {cost[chosen]:.4f}; next is {second} with {cost[second]:.4f}."
-        )
-    head = f"{best} would have the least expected loss, {cost[best]:.4f} against {cost[chosen]:.4f}"
-    if price[best] > price[chosen]:
-        return (
-            f"{head}, but has no room for it: one more case for {best} is worth {price[best]:.4f} elsewhere, "
-            f"and loss and price together are {makers['total'][best]:.4f} against "
-            f"{makers['total'][chosen]:.4f}."
-        )
-    return f"{head}, but {chosen} has a minimum load to reach, or {best} may not get this case."
+def _by_maker(values: pd.Series) -> dict[str, float]:
+    return {str(name): float(value) for name, value in values.items()}
 
 
 def _features(learned: Learned, case: pd.DataFrame, maker: str, classes: Sequence[Class]) -> pd.DataFrame:
     """Contributions of one maker in long form."""
-    tables: list[tuple[Class | None, Class, pd.DataFrame]] = []
-    for k in range(1, len(classes)):
-        if maker == MACHINE:
-            tables.append((None, classes[k], truth_contributions(learned.classifier, case, k)))
-        elif isinstance(learned.decisions, DecisionModel):
-            tables += [
-                (name, classes[k], decision_contributions(learned.decisions, case, maker, y, k))
-                for y, name in enumerate(classes)
-            ]
-        elif learned.decisions is not None and k == 1:
-            tables.append((None, "right", right_contributions(learned.decisions, case, maker)))
-    values = case.iloc[0]
-    return pd.concat(
-        [
-            table.reset_index().assign(
-                about=maker, truth=truth, says=says, value=[_shown(values[name]) for name in table.index]
-            )[["about", "truth", "says", "feature", "value", "logistic", "trees", "total"]]
-            for truth, says, table in tables
-        ],
-        ignore_index=True,
-    )
+    table, values = learned.contributions(case, maker, classes), case.iloc[0]
+    shown = [_shown(values[name]) for name in table["feature"]]
+    order = ["about", "truth", "says", "feature", "value", "logistic", "trees", "total"]
+    return table.assign(about=maker, value=shown)[order]
 
 
 def _shown(value: Any) -> str:

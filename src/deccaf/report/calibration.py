@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 from deccaf.errors import DataError
-from deccaf.report.figures import INK, MUTED, PALETTE, canvas, finish
+from deccaf.report.figures import INK, MUTED, PALETTE, canvas, empty_figure, finish, percent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Curves = Mapping[str, pd.DataFrame]
 """For each model, the table of `deccaf.evaluate.measures.reliability`."""
@@ -36,14 +38,19 @@ def reliability_picture(curves: Curves, *, what: str = "a right decision") -> Fi
     return figure
 
 
-def reliability_grid(panels: Mapping[str, Curves], *, what: str = "a right decision") -> Figure:
-    """Small multiples, one panel per expert (or per model), with the same axes everywhere."""
+def reliability_grid(
+    panels: Mapping[str, Curves], *, what: str = "a right decision", title: str | None = None
+) -> Figure:
+    """Small multiples, one panel per expert (or per model), with the same axes everywhere.
+
+    Without a `title` it names the best calibrated.
+    """
     if not panels:
         raise DataError("reliability: no curves to draw")
     shown = dict(list(panels.items())[:MOST])
     columns = min(len(shown), _COLUMNS)
     rows = -(-len(shown) // columns)
-    figure = Figure(figsize=(2.5 * columns + 0.6, 2.5 * rows + 1.1), layout="constrained")
+    figure = empty_figure(2.5 * columns + 0.6, 2.5 * rows + 1.1)
     grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     limits = _limits([table for curves in shown.values() for table in curves.values()])
     for axes, (name, curves) in zip(grid.flat, shown.items(), strict=False):
@@ -55,7 +62,9 @@ def reliability_grid(panels: Mapping[str, Curves], *, what: str = "a right decis
     for axes in grid.flat[len(shown) :]:
         axes.set_visible(False)
     _below(grid.T, len(shown))
-    figure.suptitle(_finding(panels, shown), x=0.01, ha="left", fontsize=11, fontweight="bold", color=INK)
+    figure.suptitle(
+        title or _finding(panels, shown), x=0.01, ha="left", fontsize=11, fontweight="bold", color=INK
+    )
     figure.supxlabel(f"Chance of {what}, as predicted", fontsize=9, color=INK)
     figure.supylabel("Share of cases in which it was so", fontsize=9, color=INK)
     handles, labels = grid[0, 0].get_legend_handles_labels()
@@ -76,8 +85,7 @@ def _draw(axes: Axes, curves: Curves, limits: tuple[float, float]) -> None:
             label=name,
         )  # fmt: skip
     axes.set(xlim=limits, ylim=limits, aspect="equal")
-    axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    percent(axes.xaxis, axes.yaxis)
 
 
 def _below(by_column: np.ndarray, shown: int) -> None:

@@ -1,20 +1,26 @@
 """The house style of all pictures, and the pictures of the alert model.
 
-A figure is a plain matplotlib `Figure` (no global state, no display); its title states its finding.
+A figure is a plain matplotlib `Figure` (no global state, no display); its title states its finding. Nothing
+but drawing needs matplotlib, which comes with the extra `report`.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter, StrMethodFormatter
 from numpy.typing import NDArray
+
+from deccaf.optional import extra
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
 
 INK = "#1f2933"
 MUTED = "#7b8794"
@@ -23,9 +29,22 @@ BLUE, ORANGE, GREEN, RED, PURPLE = "#2563a8", "#d9730d", "#2b8a5b", "#c0392b", "
 PALETTE = (BLUE, ORANGE, GREEN, PURPLE, RED, "#0f8b8d", "#9a6b1f", "#5c6b7a")
 
 
+def can_draw() -> bool:
+    """Whether matplotlib is installed."""
+    return find_spec("matplotlib") is not None
+
+
+def empty_figure(width: float, height: float) -> Figure:
+    """A figure without axes."""
+    with extra("report", "a picture"):
+        from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
 def canvas(title: str, *, width: float = 7.2, height: float = 4.2) -> tuple[Figure, Axes]:
     """One pair of axes in the house style, under a title that states the finding."""
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = empty_figure(width, height)
     axes = figure.subplots()
     finish(axes, title)
     return figure, axes
@@ -80,8 +99,7 @@ def roc(
         ylim=(-0.01, 1.01),
     )
     axes.text(0.98, 0.04, f"{months}, area {area:.3f}", ha="right", color=MUTED, fontsize=9)
-    _percent(axes, "x")
-    _percent(axes, "y")
+    percent(axes.xaxis, axes.yaxis)
     return figure
 
 
@@ -99,7 +117,7 @@ def alerts_by_month(table: pd.DataFrame) -> Figure:
     notes = [f"{n:,.0f}\n{p:.1%} fraud" for n, p in zip(alerts, share, strict=True)]
     axes.bar_label(honest, notes, color=INK, fontsize=9, padding=3)
     axes.set_ylabel("Alerts to review")
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.margins(y=0.2)
     axes.grid(visible=False, axis="x")
     axes.legend(frameon=False, loc="upper right", ncols=2, labelcolor=INK)
@@ -142,6 +160,9 @@ def heatmap(
     return figure
 
 
-def _percent(axes: Axes, which: str) -> None:
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+def percent(*which: Axis, decimals: int = 0) -> None:
+    """Write the shares along some axes as percentages."""
+    from matplotlib.ticker import PercentFormatter
+
+    for axis in which:
+        axis.set_major_formatter(PercentFormatter(1.0, decimals=decimals))

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from jinja2 import Environment, Template
-from matplotlib.figure import Figure
 
 from deccaf.data.files import replacing, write_frame, write_text
-from deccaf.report.figures import as_pdf, as_png
+from deccaf.errors import DeccafWarning
+from deccaf.report.figures import as_pdf, as_png, can_draw
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NO_PICTURES = (
+    "Pictures are left out: they need matplotlib, which comes with deccaf[report] "
+    "(pip install '.[report]' in deccaf's folder)."
+)
 
 
 @dataclass(frozen=True)
@@ -25,15 +35,21 @@ class Section:
     text: str
     table: pd.DataFrame | None = None
     """Already formatted: every cell is shown as it is."""
-    pictures: Mapping[str, Figure] = field(default_factory=dict)
+    pictures: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
+    """By name, what draws each; nothing is drawn before the page is written."""
     note: str = ""
     name: str = ""
     """Of the table's files, where it gets some."""
 
     @cached_property
+    def drawn(self) -> dict[str, Figure]:
+        """The pictures, drawn once; none where matplotlib is not installed."""
+        return {name: draw() for name, draw in self.pictures.items()} if can_draw() else {}
+
+    @cached_property
     def png(self) -> dict[str, bytes]:
-        """The pictures, drawn once."""
-        return {name: as_png(figure) for name, figure in self.pictures.items()}
+        """The pictures as files."""
+        return {name: as_png(figure) for name, figure in self.drawn.items()}
 
     @property
     def images(self) -> list[tuple[str, str]]:
@@ -54,13 +70,23 @@ class Report:
     figures: tuple[tuple[str, str], ...] = ()
     footer: str = ""
 
+    @property
+    def lacks(self) -> str:
+        """What the page should have and cannot, for its reader."""
+        return NO_PICTURES if any(section.pictures for section in self.sections) and not can_draw() else ""
+
     def html(self) -> str:
         """The page; whatever came from data is escaped."""
         return _template().render(report=self)
 
     def write(self, folder: str | Path) -> Path:
-        """Write report.html and each picture as a PNG beside it; gives the page's path."""
+        """Write report.html and each picture as a PNG beside it; gives the page's path.
+
+        Without matplotlib the page has its words and tables, and a note that says what is missing.
+        """
         folder = Path(folder)
+        if self.lacks:
+            warnings.warn(self.lacks, DeccafWarning, stacklevel=2)
         for section in self.sections:
             for name, png in section.png.items():
                 with replacing(folder / f"{name}.png") as beside:
@@ -73,7 +99,7 @@ class Report:
         """Write each picture as a PDF, and each table that has a name as CSV and LaTeX."""
         folder = Path(folder)
         for section in self.sections:
-            for name, figure in section.pictures.items():
+            for name, figure in section.drawn.items():
                 with replacing(folder / f"{name}.pdf") as beside:
                     beside.write_bytes(as_pdf(figure))
             if section.table is not None and section.name:

@@ -1,1 +1,19 @@
-"""The running service: a ledger of cases, people and decisions, behind an HTTP API."""
+"""The running service: a ledger of cases, people and decisions, behind an HTTP API and pages.
+
+It is built in floors. A module imports from its own floor and from those below it, never from above
+(`tests/test_import_graph.py` holds this):
+
+1. `errors`: what the service refuses, with the HTTP status of the answer;
+2. `store`: the database: connections, tables, migrations, the writer, keys, settings;
+3. `ledger`: what is on record, and every change of it, as functions over an open transaction;
+4. `decide`: who gets which case: the model in force, routing on arrival, bid prices, plans;
+5. `imports`: files that come in;
+6. `jobs`: refits and backtests in processes of their own;
+7. `monitor`: reports for people, and the checks that raise alerts;
+8. `core`: one process of the service, which owns the parts above and their caches;
+9. `web`: HTTP. `web.common` and `web.middleware` serve both `web.api` (for programs) and `web.pages` (for
+   people), which do not import each other; `web.app` puts them together;
+10. `demo` and `run`: a simulated desk, and starting a service.
+
+Only the floors up to `monitor` know the tables; `web` asks them for frozen rows and formats these.
+"""

@@ -1,4 +1,4 @@
-"""The service without HTTP: what the API, the command line and the pages share."""
+"""One process of the service, without HTTP: it owns the parts that the API and the pages use."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import sqlalchemy as sa
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from deccaf.service.decide import pricing, registry
 from deccaf.service.decide.arrivals import Intake
-from deccaf.service.jobs.jobs import Worker
-from deccaf.service.ledger import ledger
-from deccaf.service.monitor.monitoring import Watcher
+from deccaf.service.jobs.worker import Worker
+from deccaf.service.ledger import claims
+from deccaf.service.monitor.live_losses import LiveLosses
+from deccaf.service.monitor.metrics import Metrics
+from deccaf.service.monitor.monitoring import Monitor
+from deccaf.service.monitor.team_report import Disagreements
+from deccaf.service.monitor.what_if import Days
 from deccaf.service.store import database
-from deccaf.service.store import tables as t
 from deccaf.service.store.idempotency import Answer, Call, earlier, forget_old, remember
 from deccaf.service.store.keys import KeyRing
 from deccaf.service.store.writer import Writer
-from deccaf.service.web.limits import Limits
 
 log = logging.getLogger("deccaf.service")
 
@@ -30,50 +32,26 @@ Result = TypeVar("Result")
 
 TICK_SECONDS = 1.0
 CLAIM_SECONDS = 1800.0
-_SOON = (0.002, 0.005, 0.01, 0.015, 0.025, 0.05, 0.08, 0.15, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-class Metrics:
-    """What Prometheus sees."""
+@dataclass(frozen=True)
+class Limits:
+    """How large requests and files may be."""
 
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        labels = ["method", "route", "status"]
-        self.requests = Counter("deccaf_requests_total", "Requests answered.", labels, registry=self.registry)
-        self.seconds = Histogram(
-            "deccaf_request_seconds", "Time to answer.", ["route"], buckets=_SOON, registry=self.registry
-        )
-        self.cases = Gauge("deccaf_cases", "Cases by status.", ["status"], registry=self.registry)
-        self.used = Gauge("deccaf_used", "Cases in the running shift.", ["maker"], registry=self.registry)
-        self.capacity = Gauge(
-            "deccaf_capacity", "Limit in the running shift.", ["maker"], registry=self.registry
-        )
-        self.price = Gauge("deccaf_price", "Price of one unit of time.", ["maker"], registry=self.registry)
-
-    def observe(self, scope: Any, status: int, seconds: float) -> None:
-        """Count one request under its route, never under its path: paths hold case ids."""
-        route = getattr(scope.get("route"), "path", "none")
-        self.requests.labels(scope["method"], route, status).inc()
-        self.seconds.labels(route).observe(seconds)
-
-    def look(self, connection: sa.Connection, at: float) -> None:
-        """Read the gauges' values."""
-        c = t.cases.c
-        counted: dict[str, int] = dict(
-            connection.execute(sa.select(c.status, sa.func.count()).group_by(c.status)).all()
-        )
-        for status in ("waiting", "assigned", "decided"):
-            self.cases.labels(status).set(counted.get(status, 0))
-        shift = ledger.current_shift(connection, at)
-        if shift is None:
-            return
-        desk = ledger.read_desk(connection, shift)
-        r = t.roster.c
-        for row in connection.execute(sa.select(*r["maker", "capacity", "used"]).where(r.shift_id == shift)):
-            self.used.labels(row.maker).set(row.used)
-            self.capacity.labels(row.maker).set(np.inf if row.capacity is None else row.capacity)
-        for maker, price in zip(desk.makers, desk.prices, strict=True):
-            self.price.labels(maker).set(price)
+    json_bytes: int = 8 << 20
+    upload_bytes: int = 256 << 20
+    depth: int = 32
+    rows: int = 200_000
+    columns: int = 2_000
+    bulk_cases: int = 10_000
+    upload_paths: tuple[str, ...] = (
+        "/v1/imports",
+        "/v1/models",
+        "/setup/history",
+        "/setup/cases",
+        "/models/upload",
+    )
+    """Where files come in: streamed, not parsed as JSON."""
 
 
 class Service:
@@ -96,7 +74,10 @@ class Service:
         self.intake = Intake(self.engine, self.writer, self.models)
         self.keys = KeyRing(self.engine)
         self.metrics = Metrics()
-        self.watcher = Watcher(self.engine, self.models, self.metrics.registry)
+        self.monitor = Monitor(self.engine, self.models, self.metrics.registry)
+        self.live_losses = LiveLosses()
+        self.days = Days()
+        self.disagreements = Disagreements()
         self.rng = np.random.default_rng()
         self.worker = Worker(self.engine, url)
         self._stop = threading.Event()
@@ -120,10 +101,10 @@ class Service:
         """One change, at most once under its idempotency key, answered when it is on disk."""
         return await self.writer.run(lambda connection: _once(connection, call, change, status))
 
-    def read(self, look: Callable[[sa.Connection], Result]) -> Result:
-        """Look something up."""
+    def read(self, question: Callable[[sa.Connection], Result]) -> Result:
+        """Ask the ledger something."""
         with database.reading(self.engine) as connection:
-            return look(connection)
+            return question(connection)
 
     def ready(self) -> str | None:
         """Why the service cannot work, or None."""
@@ -150,12 +131,18 @@ class Service:
 
     @property
     def _duties(self) -> tuple[Callable[[], object], ...]:
-        return (self.models.refresh, self._expire, self._renew_prices, self.worker.look, self.watcher.look)
+        return (
+            self.models.refresh,
+            self._expire,
+            self._renew_prices,
+            self.worker.start_next,
+            self.monitor.check,
+        )
 
     def _expire(self) -> None:
         at = time.time()
-        if self.read(lambda connection: ledger.any_expired(connection, at)):
-            self.writer.submit(lambda c: ledger.expire_claims(c, at, self.rng)).result()
+        if self.read(lambda connection: claims.any_expired(connection, at)):
+            self.writer.submit(lambda c: claims.expire_claims(c, at, self.rng)).result()
 
     def _renew_prices(self) -> None:
         for shift in self.read(lambda connection: pricing.due(connection, time.time())):

@@ -23,21 +23,20 @@ import numpy as np
 import pandas as pd
 import sqlalchemy as sa
 
+from deccaf.data.cases import Cases
 from deccaf.data.costs import Costs
+from deccaf.data.decisions import Decisions
+from deccaf.data.history import History
 from deccaf.data.schema import Columns
-from deccaf.data.tables import Cases, Decisions
 from deccaf.estimator import DeCCaF
 from deccaf.service.core import Service
 from deccaf.service.decide.arrivals import Incoming
 from deccaf.service.decide.pricing import Outlook, bid_prices
-from deccaf.service.ledger import ledger
-from deccaf.service.ledger.ledger import Actor
+from deccaf.service.ledger import claims, desk, labels, people, shifts, versions
+from deccaf.service.ledger.shifts import NewShift, RosterPlace
 from deccaf.service.store import database
 from deccaf.service.store.idempotency import Call
-from deccaf.service.store.keys import create_key
-from deccaf.service.web.api.models import add_model, put_in_force
-from deccaf.service.web.api.people import new_expert, new_team
-from deccaf.service.web.api.shifts import NewShift, RosterPlace, new_shift
+from deccaf.service.store.keys import Actor, create_key
 from deccaf.simulate import (
     SyntheticTeam,
     build_alert_sets,
@@ -54,7 +53,7 @@ TEAM = "demo desk"
 CAPACITY = 60
 SHIFT = timedelta(minutes=20)
 """A day of the demo."""
-LOOK_SECONDS = 10.0
+CHECK_SECONDS = 10.0
 LABEL_SECONDS = 30.0
 """Mean time to a label."""
 PER_SECOND = 1.0
@@ -92,7 +91,7 @@ def build_stage(applications: int = 120_000, seed: int = 0) -> Stage:
     later = np.random.default_rng(seed).random(len(cases)) < _COMING
     past, coming = cases.take(~later), cases.take(later)  # by lot, not by time: a quiet day has no drift
     log_ = Decisions.from_frame(random_history(team, past, seed), cases=past, classes=costs.classes)
-    model = DeCCaF(costs, decision_parts=("rates", "pooled")).fit_cases(past, log_)
+    model = DeCCaF(costs, decision_parts=("rates", "pooled")).fit_history(History.of(past, log_))
     order = np.random.default_rng(seed).permutation(len(coming))  # months mixed, for the same reason
     ids = [coming.ids[k] for k in order]
     plain = frame.set_index("case_id").loc[ids, cases.schema.names].astype(object)
@@ -118,15 +117,16 @@ def furnish(service: Service, stage: Stage) -> str:
     with database.writing(service.engine) as connection:
         made, secret = create_key(connection, "demo lead", "lead", None, at)
         who = Actor(made)
-        new_team(connection, TEAM, who, at)
+        people.add_team(connection, TEAM, who, at)
         for name in stage.experts:
-            new_expert(connection, name, TEAM, name.replace("_", " "), who, at)
+            people.add_expert(connection, name, TEAM, name.replace("_", " "), who, at)
         digest = hashlib.sha256(content).hexdigest()
-        model = add_model(connection, "demo model", "demo", digest, content, stage.model.training_, who, at)
-        put_in_force(connection, model["id"], "activate", who, at)
+        facts = stage.model.training_
+        model = versions.add_version(connection, "demo model", "demo", digest, content, facts, who, at)
+        versions.put_in_force(connection, model.id, who, at)
         open_day(connection, stage, 1, at)
     service.models.refresh()
-    service.watcher.every = LOOK_SECONDS
+    service.monitor.every = CHECK_SECONDS
     return secret
 
 
@@ -142,11 +142,12 @@ def open_day(connection: sa.Connection, stage: Stage, number: int, at: float) ->
         random_share=0.05,
         roster=tuple(RosterPlace(maker=name, capacity=CAPACITY) for name in stage.experts),
     )
-    made = new_shift(connection, shift, Actor(None), at)
-    desk = ledger.open_desk(connection, made["id"], at)
-    sample = stage.past[list(desk.makers)].to_numpy()
-    outlook = Outlook(desk, np.zeros(len(desk.makers), np.int64), sample, float(made["expected_cases"]))
-    ledger.write_prices(connection, made["id"], desk.makers, bid_prices(outlook), "forecast", None, at)
+    made = shifts.open_shift(connection, shift, Actor(None), at)
+    at_desk = desk.open_desk(connection, made, at)
+    sample = stage.past[list(at_desk.makers)].to_numpy()
+    expected = float(shift.expected_cases or 0)
+    outlook = Outlook(at_desk, np.zeros(len(at_desk.makers), np.int64), sample, expected)
+    desk.write_prices(connection, made, at_desk.makers, bid_prices(outlook), "forecast", None, at)
 
 
 class Play:
@@ -168,7 +169,7 @@ class Play:
         self._trouble_at = np.inf if trouble_after is None else time.time() + trouble_after
         self._shift = float(np.nanstd([float(case[SHIFTED]) for case in stage.cases]))
         self._careless = stage.experts[0]
-        self._said = {name: stage.decisions[name].to_numpy() for name in stage.experts}
+        self._decisions = {name: stage.decisions[name].to_numpy() for name in stage.experts}
         self._late: list[tuple[float, int]] = []
         """Labels to come, the next one first (a heap)."""
         self._stop = threading.Event()
@@ -215,17 +216,17 @@ class Play:
 
         def change(connection: sa.Connection) -> None:
             at, me = time.time(), Actor(None, "reviewer", name)
-            claim = ledger.claim_next(connection, name, me, at, self._service.claim_seconds)
+            claim = claims.claim_next(connection, name, me, at, self._service.claim_seconds)
             if claim is None:
                 return
             if self._rng.random() < 0.02:
-                ledger.hand_back(connection, claim["case_id"], name, "not sure", me, at, self._service.rng)
+                claims.hand_back(connection, claim.case_id, name, "not sure", me, at, self._service.rng)
                 return
-            said = int(self._said[name][_number(claim["case_id"]) % len(self._stage.cases)])
+            decision = int(self._decisions[name][_number(claim.case_id) % len(self._stage.cases)])
             if name == self._careless and at > self._trouble_at:
-                said = int(self._rng.integers(0, 2))
+                decision = int(self._rng.integers(0, 2))
             seconds = float(self._rng.lognormal(3.5, 0.5))
-            ledger.decide(connection, claim["case_id"], name, json.dumps(said), seconds, me, at)
+            claims.decide(connection, claim.case_id, name, json.dumps(decision), seconds, me, at)
 
         self._service.writer.submit(change).result(timeout=30)
 
@@ -237,7 +238,7 @@ class Play:
             truth = [self._stage.labels[number % len(self._stage.labels)] for number in due]
             rows = [(f"alert-{n + 1}", json.dumps(y)) for n, y in zip(due, truth, strict=True)]
             actor = Actor(None, "machine")
-            self._service.writer.submit(lambda c: ledger.label(c, rows, actor, time.time())).result(
+            self._service.writer.submit(lambda c: labels.label(c, rows, actor, time.time())).result(
                 timeout=30
             )
 

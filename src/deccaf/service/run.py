@@ -19,10 +19,9 @@ from fastapi import FastAPI
 from deccaf.errors import ConfigError
 from deccaf.service.core import Service
 from deccaf.service.imports import reading
-from deccaf.service.ledger import ledger
-from deccaf.service.ledger.ledger import Actor
+from deccaf.service.ledger import trail
 from deccaf.service.store import database
-from deccaf.service.store.keys import any_keys, create_key
+from deccaf.service.store.keys import Actor, any_keys, create_key
 from deccaf.service.web.app import create_app
 
 DATABASE_VARIABLE = "DECCAF_DATABASE"
@@ -43,7 +42,7 @@ def initialise(url: str) -> str:
             raise ConfigError("the service is set up already; a lead makes further keys with POST /v1/keys")
         with database.writing(engine) as connection:
             made, secret = create_key(connection, "first lead", "lead", None, time.time())
-            ledger.record(connection, "key added", time.time(), Actor(made), key=made, role="lead")
+            trail.record(connection, "key added", time.time(), Actor(made), key=made, role="lead")
         return secret
     except sa.exc.OperationalError as error:
         raise ConfigError(f"the database does not answer: {error.orig}") from error

@@ -12,17 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import lightgbm as lgb
 import numpy as np
 import numpy.typing as npt
-import optuna
 import pandas as pd
 from sklearn.metrics import roc_curve
 
 from deccaf.errors import ConfigError, DataError
+from deccaf.optional import extra
 from deccaf.simulate.baf import CATEGORIES, COLUMNS, FEATURES, LABEL, MONTH
+
+if TYPE_CHECKING:
+    import optuna
 
 Floats = npt.NDArray[np.float64]
 
@@ -305,6 +308,9 @@ def tune_alert_model(
     `trees` narrows the range of the number of trees, which decides how long a trial takes; `progress` is
     called after every trial with its number and the best recall so far.
     """
+    with extra("search", "a search for parameters"):
+        import optuna
+
     if trials < 1:
         raise ConfigError(f"trials is {trials}; at least 1 is needed")
     _require(applications, (*FEATURES, LABEL, MONTH))

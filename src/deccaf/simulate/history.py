@@ -17,7 +17,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from deccaf.data.tables import Cases, Codes
+from deccaf.data.cases import Cases
+from deccaf.data.values import Codes
 from deccaf.errors import ConfigError, DataError, show
 from deccaf.simulate.seeds import Seed, root_of, stream
 from deccaf.simulate.teams.team import SyntheticTeam

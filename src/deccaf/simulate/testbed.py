@@ -14,8 +14,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from deccaf.data.capacity import UNLIMITED, Capacity, apportion
+from deccaf.data.cases import Cases
 from deccaf.data.costs import MACHINE
-from deccaf.data.tables import Cases
 from deccaf.errors import ConfigError, did_you_mean
 from deccaf.simulate.seeds import Seed, root_of, stream
 

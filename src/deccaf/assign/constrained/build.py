@@ -68,6 +68,6 @@ def _check_every_case(problem: AssignmentProblem, columns: Columns) -> None:
     if (count == 0).any():
         first = problem.case_name(int((count == 0).argmax()))
         raise CapacityError(
-            f"{int((count == 0).sum())} cases may go to nobody under these wishes, first: {first};"
+            f"{int((count == 0).sum())} cases may go to nobody under these constraints, first: {first};"
             " widen eligibility, or ask for fewer reviewers"
         )

@@ -2,7 +2,7 @@
 
 A *column* is one way to handle one case: the makers who get it (one, or several reviewers) and what that
 costs. Every case takes exactly one of its columns. A *row* is one limit on a sum over all columns: a maker's
-load, its minutes, a group's rate. Wishes only add rows, or say which columns a case has.
+load, its minutes, a group's rate. Constraints only add rows, or say which columns a case has.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """The rows of one wish: lower <= matrix x + level t <= upper, with one free level t or none."""
+    """The rows of one constraint: lower <= matrix x + level t <= upper, with one free level t or none."""
 
     name: str
     matrix: Matrix
@@ -67,7 +67,7 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Programme:
-    """Columns and the rows of all wishes, each row scaled so that its largest entry is 1."""
+    """Columns and the rows of all constraints, each row scaled so that its largest entry is 1."""
 
     columns: Columns
     matrix: Matrix

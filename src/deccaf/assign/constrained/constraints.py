@@ -1,4 +1,4 @@
-"""What a real desk asks for beside limits on cases; each wish is one frozen description, checked here.
+"""What a real desk asks for beside limits on cases; each constraint is one frozen description, checked here.
 
 - `HandlingMinutes`: cases take different minutes, and everybody has so many.
 - `Reviewers`: several different people see a case, not those who clash, one of them a senior.
@@ -29,8 +29,8 @@ Makers = Sequence[Any]
 """Makers by name where the loss is a frame, else by column."""
 
 
-class Wish(Protocol):
-    """What all wishes have: a name for messages, and rows."""
+class Constraint(Protocol):
+    """What all constraints have: a name for messages, and rows."""
 
     @property
     def name(self) -> str:
@@ -186,7 +186,7 @@ class Balance:
     """The mean difficulty of what each of `makers` gets lies within `within` of `around`.
 
     Difficulty is the expected loss, or `difficulty` (per case, or cases x makers). `around` is the mean over
-    what these makers get in the plan without wishes, unless given.
+    what these makers get in the plan without constraints, unless given.
     """
 
     within: float

@@ -7,6 +7,7 @@ hold, a second opinion is worth less than is computed here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal, get_args
@@ -60,6 +61,15 @@ class Opinions:
         machine = np.broadcast_to(says[:, None, None, :], (len(p), 1, p.shape[1], p.shape[1]))
         each = np.broadcast_to(np.asarray(review_cost, np.float64), (experts.shape[1],))
         return cls(p, np.concatenate([machine, experts], axis=1), costs, rule, np.append(0.0, each))
+
+    @classmethod
+    def concat(cls, parts: Sequence[Opinions]) -> Opinions:
+        """Those of several chunks of cases, by the same makers."""
+        costs = parts[0].costs if len(parts[0].costs) == 1 < len(parts[0].p) else None
+        if costs is None:
+            costs = np.concatenate([np.broadcast_to(o.costs, (len(o.p), *o.costs.shape[1:])) for o in parts])
+        p, q = (np.concatenate([getattr(o, name) for o in parts]) for name in ("p", "q"))
+        return replace(parts[0], p=p, q=q, costs=costs)
 
     def take(self, rows: Ints) -> Opinions:
         """Some of the cases."""

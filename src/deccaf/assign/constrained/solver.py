@@ -1,10 +1,10 @@
-"""Plans under side constraints: any combination of wishes, an honest gap, and the price of each wish.
+"""Plans under side constraints: any combination of them, an honest gap, and the price of each.
 
     from deccaf.assign import HandlingMinutes, GroupBand, solve_constrained
-    plan = solve_constrained(loss, upper, wishes=[HandlingMinutes(minutes, capacity)])
+    plan = solve_constrained(loss, upper, constraints=[HandlingMinutes(minutes, capacity)])
     plan.maker, plan.objective, plan.gap, plan.table
 
-The transportation optimum comes first: where it grants every wish, it is the plan. Otherwise the wishes
+The transportation optimum comes first: where it meets every constraint, it is the plan. Otherwise they
 become rows of a programme (`columns`); its relaxation gives a bound and its rounding a plan (`relax`).
 """
 
@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deccaf.assign.constrained.build import build_columns
 from deccaf.assign.constrained.columns import BROKEN, Block, Columns, Programme
-from deccaf.assign.constrained.constraints import Balance, RandomQuota, Reviewers, Wish, by_maker
+from deccaf.assign.constrained.constraints import Balance, Constraint, RandomQuota, Reviewers, by_maker
 from deccaf.assign.constrained.random_quota import RandomDraw, draw
 from deccaf.assign.constrained.relax import ALL_COLUMNS, Rounded, is_hopeless, is_impossible, relax, round_off
 from deccaf.assign.exact.flow import Deadline
@@ -31,12 +31,12 @@ from deccaf.errors import CapacityError, ConfigError, SolverError
 
 LIMITS = "limits"
 RELAX_SHARE = 0.7  # of the time for a plan, at most, before a whole plan is looked for
-MAIN_SHARE = 0.6  # of the time, at most, for the plan; the rest is for the prices of the wishes
+MAIN_SHARE = 0.6  # of the time, at most, for the plan; the rest is for the prices of the constraints
 
 
 @dataclass(frozen=True)
 class Binding:
-    """A part of a wish that costs something: what it is at, and what one unit of its limit would save."""
+    """A part of a constraint that costs something: its value, and what one unit of its limit would save."""
 
     part: str
     value: float
@@ -45,8 +45,8 @@ class Binding:
 
 
 @dataclass(frozen=True)
-class WishPrice:
-    """What a wish costs: the objective with and without it, the other wishes kept.
+class ConstraintPrice:
+    """What a constraint costs: the objective with and without it, the other constraints kept.
 
     Both plans have a gap, so the price of the optimum lies between `at_least` and `at_most`. All are nan
     where the time did not suffice for the plan without it.
@@ -61,18 +61,18 @@ class WishPrice:
 
     @property
     def price(self) -> float:
-        """What the wish costs."""
+        """What the constraint costs."""
         return self.objective - self.without
 
 
 @dataclass(frozen=True, eq=False)
 class ConstrainedPlan:
-    """A plan, how far it can be from the best, and what each wish costs.
+    """A plan, how far it can be from the best, and what each constraint costs.
 
-    `maker` is the column of every case, or cases x reviewers (padded with -1) where wishes ask for several,
+    `maker` is the column of every case, or cases x reviewers (padded with -1) where several are asked for,
     and `loss` what each case is expected to cost.
-    No plan that grants the wishes costs less than `bound`. `prices[j]` is what one more unit of maker j's
-    upper limit would save in the relaxation. `draw` tells the random quota.
+    No plan that meets the constraints costs less than `bound`. `prices[j]` is what one more unit of maker
+    j's upper limit would save in the relaxation. `draw` tells the random quota.
     """
 
     maker: NDArray[np.int32]
@@ -81,7 +81,7 @@ class ConstrainedPlan:
     bound: float
     prices: Floats
     seconds: float
-    wishes: tuple[WishPrice, ...]
+    constraints: tuple[ConstraintPrice, ...]
     draw: RandomDraw | None = None
     cases: pd.Index | None = field(default=None, repr=False)
     makers: pd.Index | None = field(default=None, repr=False)
@@ -115,14 +115,16 @@ class ConstrainedPlan:
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row per wish: the objective with and without it, its price, what binds."""
+        """One row per constraint: the objective with and without it, its price, what binds."""
         return pd.DataFrame(
             {
-                "wish": [wish.name for wish in self.wishes],
-                "with": [wish.objective for wish in self.wishes],
-                "without": [wish.without for wish in self.wishes],
-                "price": [wish.price for wish in self.wishes],
-                "binds": [", ".join(part.part for part in wish.binding) for wish in self.wishes],
+                "constraint": [constraint.name for constraint in self.constraints],
+                "with": [constraint.objective for constraint in self.constraints],
+                "without": [constraint.without for constraint in self.constraints],
+                "price": [constraint.price for constraint in self.constraints],
+                "binds": [
+                    ", ".join(part.part for part in constraint.binding) for constraint in self.constraints
+                ],
             }
         )
 
@@ -132,24 +134,24 @@ def solve_constrained(
     upper: LimitsLike,
     lower: LimitsLike = None,
     eligible: pd.DataFrame | ArrayLike | None = None,
-    wishes: Sequence[Wish] = (),
+    constraints: Sequence[Constraint] = (),
     time_limit: float = 60.0,
     gap: float = 1e-3,
     prices: bool = True,
     name: str = "",
 ) -> ConstrainedPlan:
-    """The cheapest plan that grants all wishes, within a time limit; it stops at a relative gap of `gap`.
+    """The cheapest plan that meets all constraints, within a time limit; it stops at a relative gap `gap`.
 
-    With `prices` the plan without each wish is solved too. Raises `CapacityError` with the smallest set of
-    wishes that clash where there is no plan, `SolverError` where none was found in time.
+    With `prices` the plan without each constraint is solved too. Raises `CapacityError` with the smallest
+    set of constraints that clash where there is no plan, `SolverError` where none was found in time.
     """
     problem = AssignmentProblem.of(loss, upper, lower, eligible, name)
-    return grant_wishes(problem, wishes, time_limit, gap, prices)
+    return solve_constrained_problem(problem, constraints, time_limit, gap, prices)
 
 
-def grant_wishes(
+def solve_constrained_problem(
     problem: AssignmentProblem,
-    wishes: Sequence[Wish],
+    constraints: Sequence[Constraint],
     time_limit: float = 60.0,
     gap: float = 1e-3,
     prices: bool = True,
@@ -157,14 +159,16 @@ def grant_wishes(
     """`solve_constrained` for inputs already checked."""
     if not time_limit > 0:
         raise ConfigError(f"time_limit: expected more than 0 seconds, got {time_limit}")
-    names = [wish.name for wish in wishes]
+    names = [constraint.name for constraint in constraints]
     if len(set(names)) < len(names):
         raise ConfigError(
-            f"wishes: two are called {next(n for n in names if names.count(n) > 1)!r}; name them"
+            f"constraints: two are called {next(n for n in names if names.count(n) > 1)!r}; name them"
         )
-    desk = _Desk.of(problem, wishes, Deadline(time_limit))
-    found = desk.solve(wishes, Deadline(MAIN_SHARE * time_limit if prices and wishes else time_limit), gap)
-    asked = [desk.price(wishes, wish, found, gap, prices) for wish in wishes]
+    desk = _Desk.of(problem, constraints, Deadline(time_limit))
+    found = desk.solve(
+        constraints, Deadline(MAIN_SHARE * time_limit if prices and constraints else time_limit), gap
+    )
+    asked = [desk.price(constraints, constraint, found, gap, prices) for constraint in constraints]
     members = found.columns.members[found.plan.chosen]
     return ConstrainedPlan(
         maker=members[:, 0] if members.shape[1] == 1 else members,
@@ -173,7 +177,7 @@ def grant_wishes(
         bound=found.plan.bound,
         prices=found.maker_prices(problem.shape[1]),
         seconds=desk.deadline.spent(),
-        wishes=tuple(asked),
+        constraints=tuple(asked),
         draw=desk.draw,
         cases=problem.cases,
         makers=problem.makers,
@@ -195,15 +199,15 @@ class _Found:
     def maker_prices(self, makers: int) -> Floats:
         """Of the limits on cases."""
         prices = np.zeros(makers)
-        for (wish, part), price, scale in zip(
+        for (constraint, part), price, scale in zip(
             self.programme.parts, self.row_prices, self.programme.scale, strict=True
         ):
-            if wish == LIMITS:
+            if constraint == LIMITS:
                 prices[int(part)] = -price / scale + 0.0
         return prices
 
-    def binding(self, wish: str) -> tuple[Binding, ...]:
-        """The parts of a wish with a price."""
+    def binding(self, constraint: str) -> tuple[Binding, ...]:
+        """The parts of a constraint with a price."""
         programme = self.programme
         values = programme.values(self.plan.chosen)
         level = programme.levels @ programme.best_levels(values)
@@ -211,7 +215,7 @@ class _Found:
         found = []
         for row, (name, part) in enumerate(programme.parts):
             price, scale = float(self.row_prices[row]), float(programme.scale[row])
-            if name == wish and abs(price) > noise:
+            if name == constraint and abs(price) > noise:
                 limit = float(programme.lower[row] if price > 0 else programme.upper[row])
                 at, most = float(values[row]) * scale, (limit - float(level[row])) * scale
                 found.append(Binding(part, at, most, abs(price) / scale))
@@ -228,9 +232,9 @@ class _Desk:
     draw: RandomDraw | None = None
 
     @classmethod
-    def of(cls, problem: AssignmentProblem, wishes: Sequence[Wish], deadline: Deadline) -> _Desk:
-        quota = next((wish for wish in wishes if isinstance(wish, RandomQuota)), None)
-        several = any(isinstance(wish, Reviewers) for wish in wishes)
+    def of(cls, problem: AssignmentProblem, constraints: Sequence[Constraint], deadline: Deadline) -> _Desk:
+        quota = next((constraint for constraint in constraints if isinstance(constraint, RandomQuota)), None)
+        several = any(isinstance(constraint, Reviewers) for constraint in constraints)
         try:
             transport = solve_problem(problem, time_limit=max(deadline.left(), 1e-3))
         except CapacityError:
@@ -239,32 +243,39 @@ class _Desk:
             transport = None
         return cls(problem, transport, deadline, None if quota is None else draw(problem, quota))
 
-    def solve(self, wishes: Sequence[Wish], deadline: Deadline, gap: float) -> _Found:
-        """The plan under these wishes."""
-        programme = self.programme(wishes)
-        warm = self._warm_start(programme, wishes)
+    def solve(self, constraints: Sequence[Constraint], deadline: Deadline, gap: float) -> _Found:
+        """The plan under these constraints."""
+        programme = self.programme(constraints)
+        warm = self._warm_start(programme, constraints)
         if warm is not None:
             return warm
         if is_hopeless(programme, deadline):
-            raise CapacityError(self._clash(wishes))
+            raise CapacityError(self._clash(constraints))
         relaxed = relax(programme, Deadline(RELAX_SHARE * max(deadline.left(), 0.0)))
         broken = BROKEN < relaxed.broken.max(initial=0.0) < np.inf
         proved = relaxed.bound > programme.dearest
         if proved or (broken and is_impossible(programme, self._patience())):
-            raise CapacityError(self._clash(wishes))
+            raise CapacityError(self._clash(constraints))
         plan = round_off(programme, relaxed, deadline, gap)
         if plan is None:
-            raise self._no_plan(programme, wishes, deadline)
+            raise self._no_plan(programme, constraints, deadline)
         return _Found(programme, relaxed.prices, plan)
 
-    def price(self, wishes: Sequence[Wish], wish: Wish, found: _Found, gap: float, wanted: bool) -> WishPrice:
-        """The plan again without one wish."""
+    def price(
+        self,
+        constraints: Sequence[Constraint],
+        constraint: Constraint,
+        found: _Found,
+        gap: float,
+        wanted: bool,
+    ) -> ConstraintPrice:
+        """The plan again without one constraint."""
         objective, bound, nan = found.plan.objective, found.plan.bound, float("nan")
-        others = [other for other in wishes if other is not wish]
-        answer = WishPrice(wish.name, objective, nan, nan, nan, found.binding(wish.name))
+        others = [other for other in constraints if other is not constraint]
+        answer = ConstraintPrice(constraint.name, objective, nan, nan, nan, found.binding(constraint.name))
         if not wanted or self.deadline.left() <= 0:
             return answer
-        share = Deadline(max(self.deadline.left() / (len(wishes) - wishes.index(wish)), 0.1))
+        share = Deadline(max(self.deadline.left() / (len(constraints) - constraints.index(constraint)), 0.1))
         try:
             without = self.solve(others, share, gap).plan
         except (SolverError, CapacityError):
@@ -276,37 +287,39 @@ class _Desk:
             at_most=objective - without.bound,
         )
 
-    def programme(self, wishes: Sequence[Wish]) -> Programme:
-        """The columns and rows of some wishes."""
-        reviewers = next((wish for wish in wishes if isinstance(wish, Reviewers)), None)
-        drawn = self.draw if any(isinstance(wish, RandomQuota) for wish in wishes) else None
+    def programme(self, constraints: Sequence[Constraint]) -> Programme:
+        """The columns and rows of some constraints."""
+        reviewers = next(
+            (constraint for constraint in constraints if isinstance(constraint, Reviewers)), None
+        )
+        drawn = self.draw if any(isinstance(constraint, RandomQuota) for constraint in constraints) else None
         columns = build_columns(self.problem, reviewers, drawn)
         blocks = [_limits(self.problem, columns)]
-        for wish in wishes:
-            if isinstance(wish, Balance) and wish.around is None:
-                wish = replace(wish, around=self._usual(wish))
-            block = wish.block(self.problem, columns)
+        for constraint in constraints:
+            if isinstance(constraint, Balance) and constraint.around is None:
+                constraint = replace(constraint, around=self._usual(constraint))
+            block = constraint.block(self.problem, columns)
             if block is not None:
                 blocks.append(block)
         return Programme.of(columns, blocks)
 
-    def _usual(self, wish: Balance) -> float:
-        """The mean difficulty of what these makers get in the plan without wishes."""
+    def _usual(self, constraint: Balance) -> float:
+        """The mean difficulty of what these makers get in the plan without constraints."""
         if self.transport is None:
             raise ConfigError(
-                f"{wish.name}: there is no plan without wishes to balance around; give `around`"
+                f"{constraint.name}: there is no plan without constraints to balance around; give `around`"
             )
-        mine = np.isin(self.transport.maker, wish.who(self.problem))
+        mine = np.isin(self.transport.maker, constraint.who(self.problem))
         rows = np.flatnonzero(mine)
-        table = wish.table(self.problem)
+        table = constraint.table(self.problem)
         return float(table[rows, self.transport.maker[rows]].mean()) if len(rows) else 0.0
 
-    def _warm_start(self, programme: Programme, wishes: Sequence[Wish]) -> _Found | None:
-        """The transportation optimum, if the wishes are content with it."""
+    def _warm_start(self, programme: Programme, constraints: Sequence[Constraint]) -> _Found | None:
+        """The transportation optimum, if the constraints are content with it."""
         transport, columns = self.transport, programme.columns
-        if any(isinstance(wish, Reviewers) for wish in wishes):
+        if any(isinstance(constraint, Reviewers) for constraint in constraints):
             return None
-        if any(isinstance(wish, RandomQuota) for wish in wishes):
+        if any(isinstance(constraint, RandomQuota) for constraint in constraints):
             transport = _with_draw(self.problem, self.draw, self.deadline)
         if transport is None:
             return None
@@ -315,8 +328,8 @@ class _Desk:
         if len(chosen) < columns.cases or programme.violation(values) > BROKEN:
             return None
         prices = np.zeros(len(programme.lower))
-        for row, (wish, part) in enumerate(programme.parts):
-            if wish == LIMITS:
+        for row, (constraint, part) in enumerate(programme.parts):
+            if constraint == LIMITS:
                 prices[row] = -transport.prices[int(part)] * programme.scale[row]
         return _Found(
             programme, prices, Rounded(chosen, transport.objective, transport.objective - transport.gap)
@@ -325,30 +338,30 @@ class _Desk:
     def _patience(self) -> Deadline:
         return Deadline(max(self.deadline.left(), 10.0))
 
-    def _clash(self, wishes: Sequence[Wish]) -> str:
-        """The smallest set of wishes that cannot be granted together.
+    def _clash(self, constraints: Sequence[Constraint]) -> str:
+        """The smallest set of constraints that cannot be granted together.
 
         For many columns only quick proofs are looked for: a smaller set that fails by a hair may be missed.
         """
         prefix = f"{self.problem.name}: " if self.problem.name else ""
         deadline = self._patience()
-        for size in range(len(wishes)):
-            for some in combinations(wishes, size):
+        for size in range(len(constraints)):
+            for some in combinations(constraints, size):
                 programme = self.programme(some)
                 small = len(programme.columns) <= ALL_COLUMNS
                 if (is_impossible if small else is_hopeless)(programme, deadline):
-                    return prefix + _clash_message([wish.name for wish in some])
-        return prefix + _clash_message([wish.name for wish in wishes])
+                    return prefix + _clash_message([constraint.name for constraint in some])
+        return prefix + _clash_message([constraint.name for constraint in constraints])
 
     def _no_plan(
-        self, programme: Programme, wishes: Sequence[Wish], deadline: Deadline
+        self, programme: Programme, constraints: Sequence[Constraint], deadline: Deadline
     ) -> CapacityError | SolverError:
         """No whole plan: because there is none, or because time ran out."""
         if deadline.left() > 0 and is_impossible(programme, self._patience()):
-            return CapacityError(self._clash(wishes))
+            return CapacityError(self._clash(constraints))
         return SolverError(
-            f"no plan found within {self.deadline.limit:g} s for {', '.join(wish.name for wish in wishes)};"
-            " raise time_limit or loosen a wish"
+            f"no plan found within {self.deadline.limit:g} s for {', '.join(c.name for c in constraints)};"
+            " raise time_limit or loosen a constraint"
         )
 
 
@@ -376,7 +389,7 @@ def _with_draw(problem: AssignmentProblem, drawn: RandomDraw | None, deadline: D
 
 def _clash_message(names: list[str]) -> str:
     if not names:
-        return "no plan exists within the limits, whatever is wished for; raise upper limits or lower others"
+        return "no plan exists within the limits, even without constraints; raise upper limits"
     if len(names) == 1:
         return f"{names[0]} cannot be granted within the limits; loosen it or the limits"
     return f"{', '.join(names[:-1])} and {names[-1]} clash: no plan grants them together; loosen one of them"

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
 from deccaf.benchmark.tables import by_scenario
-from deccaf.report.figures import GRID, INK, MUTED, PALETTE, canvas, finish
+from deccaf.report.figures import GRID, INK, MUTED, PALETTE, canvas, empty_figure, finish, percent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLORS: Mapping[str, str] = {
     "deccaf": PALETTE[0],
@@ -64,7 +65,7 @@ def costs(intervals: pd.DataFrame, policies: Sequence[str], title: str) -> Figur
 def expert_models(table: pd.DataFrame, title: str) -> Figure:
     """Mean AUC and ECE of P~(right) over experts and histories, with 95 % intervals, by ratio."""
     rates = sorted(table["alert_rate"].unique())
-    figure = Figure(figsize=(3.7 * len(rates) + 0.8, 5.8), layout="constrained")
+    figure = empty_figure(3.7 * len(rates) + 0.8, 5.8)
     grid = figure.subplots(2, len(rates), squeeze=False, sharey="row")
     for column, rate in enumerate(rates):
         for axes, measure in zip(grid[:, column], ("auc", "ece"), strict=True):
@@ -74,7 +75,7 @@ def expert_models(table: pd.DataFrame, title: str) -> Figure:
             if measure == "auc":
                 axes.axhline(0.5, color=MUTED, linewidth=1, linestyle=(0, (4, 4)))
             else:
-                axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+                percent(axes.yaxis)
     handles, labels = grid[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     return _titled(figure, title)
@@ -109,7 +110,7 @@ def training_data(intervals: pd.DataFrame, policies: Sequence[str], title: str) 
                 line["train_share"], line["mean"], line["half"], color=COLORS.get(name, MUTED), marker="o",
                 markersize=4, linewidth=1.6, capsize=2, label=name,
             )  # fmt: skip
-        axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        percent(axes.xaxis)
         axes.set_xticks(sorted(part["train_share"].unique()))
     handles, labels = grid[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False, fontsize=9)
@@ -137,8 +138,7 @@ def rates(teams: Mapping[_Scenario, tuple[pd.DataFrame, Mapping[str, float]]], t
             label="the paper's classifier",
         )  # fmt: skip
         axes.set(xlim=(-0.02 * right, right), ylim=(-0.03, 1.04))
-        axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        percent(axes.xaxis, axes.yaxis)
     handles, labels = grid[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     _below(grid, "False-negative rate")
@@ -159,7 +159,7 @@ def complementarity(tables: Mapping[_Scenario, pd.DataFrame], title: str) -> Fig
         axes.grid(visible=False)
     bar: Any = figure.colorbar(image, ax=list(grid), shrink=0.6, label="row right, column wrong")
     bar.outline.set_visible(False)
-    bar.ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    percent(bar.ax.yaxis)
     return figure
 
 
@@ -181,7 +181,7 @@ def savings(table: pd.DataFrame, policies: Sequence[str], title: str) -> Figure:
     axes.set_yticks(range(len(policies)), [f"than {name}" for name in policies])
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
-    axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    percent(axes.xaxis)
     axes.set_xlabel("How much less deccaf costs")
     axes.legend(frameon=False, fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.45, -0.16))
     return figure
@@ -211,7 +211,7 @@ def _panels(count: int, title: str, *, height: float) -> tuple[Figure, NDArray[A
     """Small multiples, three in a row."""
     columns = min(max(count, 1), 3)
     rows = -(-max(count, 1) // columns)
-    figure = Figure(figsize=(max(3.6 * columns + 0.8, 7.2), height * rows + 1.0), layout="constrained")
+    figure = empty_figure(max(3.6 * columns + 0.8, 7.2), height * rows + 1.0)
     grid = figure.subplots(rows, columns, squeeze=False)
     for axes in grid.flat[count:]:
         axes.set_visible(False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ def _expert_models(store: Store) -> Iterable[Section]:
         text="P(the expert is right) on the test month against what every expert decided there, under the "
         "reweighted distribution, expert by expert; mean over experts and histories.",
         table=shown,
-        pictures={"expert-models": pictures.expert_models(table, title)},
+        pictures={"expert-models": partial(pictures.expert_models, table, title)},
         name="expert-models",
     )
 
@@ -132,9 +133,11 @@ def _teams(store: Store) -> Iterable[Section]:
     apart = [t.to_numpy(np.float64)[~np.eye(len(t), dtype=bool)] for t in right.values()]
     least, most = min(float(a.min()) for a in apart), max(float(a.max()) for a in apart)
     shown = {
-        "rates": pictures.rates(rates, "Experts err in different ways at a similar cost"),
-        "complementarity": pictures.complementarity(
-            right, f"Where one errs another is right, on {least:.0%} to {most:.0%} of the cases"
+        "rates": partial(pictures.rates, rates, "Experts err in different ways at a similar cost"),
+        "complementarity": partial(
+            pictures.complementarity,
+            right,
+            f"Where one errs another is right, on {least:.0%} to {most:.0%} of the cases",
         ),
     }
     key, report = next(iter(found.values()))
@@ -142,8 +145,9 @@ def _teams(store: Store) -> Iterable[Section]:
         weights = store.table(key, "weights")
         order = weights.abs().mean().sort_values(ascending=False)
         order = order[order > 0]
-        shown["weights"] = figures.heatmap(
-            weights[list(order.index)].to_numpy(np.float64), report["experts"], list(order.index),
+        shown["weights"] = partial(
+            figures.heatmap, weights[list(order.index)].to_numpy(np.float64), report["experts"],
+            list(order.index),
             f"What each expert goes by; {order.index[0]!r} sways the team most", diverging=True,
             label="weight / length",
         )  # fmt: skip
@@ -176,8 +180,8 @@ def _alert_model(store: Store) -> Iterable[Section]:
             f"{report['cost_ratio']:.4f} of a missed fraud.",
             table=_months(months),
             pictures={
-                f"alerts-by-month-{rate:g}": figures.alerts_by_month(months.set_index("month")),
-                f"alert-model-{rate:g}": figures.roc(fpr, tpr, marked, span),
+                f"alerts-by-month-{rate:g}": partial(figures.alerts_by_month, months.set_index("month")),
+                f"alert-model-{rate:g}": partial(figures.roc, fpr, tpr, marked, span),
             },
             note="The paper's model: recall 57.9 % in validation and 52.1 % in deployment at 5 %.",
             name=f"alerts-{rate:g}",

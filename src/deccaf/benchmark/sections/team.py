@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import pandas as pd
 
 from deccaf.benchmark.sections import team_figures as figures
+from deccaf.data.cases import Cases
 from deccaf.data.costs import Costs
-from deccaf.data.tables import Cases
 from deccaf.evaluate.agreement import agreement_table, complementarity, error_by_group, outcome_table
 from deccaf.report.page import Report, Section
 from deccaf.simulate.seeds import Seed
@@ -112,7 +113,7 @@ def _weights_section(study: TeamStudy) -> Section:
         title="What each expert goes by",
         text="Where a red feature is high the expert leans towards accepting, where a blue one is high "
         "towards rejecting: each has blind spots of its own.",
-        pictures={"team-weights": figures.weight_heatmap(study.team)},
+        pictures={"team-weights": partial(figures.weight_heatmap, study.team)},
         note=f"The first {figures.MOST} experts; {hidden} more are in parameters.parquet." if hidden else "",
     )
 
@@ -132,8 +133,12 @@ def _performance_section(study: TeamStudy) -> Section:
         if study.stakes.classifier_cost is not None:
             lines = {study.classifier: study.stakes.classifier_cost, **lines}
         at_stake = study.stakes.at_stake
-        pictures["team-rates"] = figures.rates(
-            study.fitted, study.team.groups, lines, (float(at_stake[0, 1]), float(at_stake[1, 0]))
+        pictures["team-rates"] = partial(
+            figures.rates,
+            study.fitted,
+            study.team.groups,
+            lines,
+            (float(at_stake[0, 1]), float(at_stake[1, 0])),
         )
     return Section(
         title="How good they are",
@@ -150,8 +155,8 @@ def _agreement_section(study: TeamStudy) -> Section:
         title="How they differ from each other, and from themselves",
         text="If the same people were right on the same cases, it would not matter who gets which case.",
         pictures={
-            "team-complementarity": figures.complementarity_heatmap(study.complementarity),
-            "team-agreement": figures.agreement_heatmap(study.agreement),
+            "team-complementarity": partial(figures.complementarity_heatmap, study.complementarity),
+            "team-agreement": partial(figures.agreement_heatmap, study.agreement),
         },
     )
 
@@ -178,5 +183,5 @@ def _group_section(attribute: str, table: pd.DataFrame) -> Section:
         title=f"Errors by {attribute}",
         text="The true chance of an error in each group: what a fair assignment has to make up for.",
         table=shown,
-        pictures={f"team-errors-by-{attribute}": figures.error_by_group_dots(table, attribute)},
+        pictures={f"team-errors-by-{attribute}": partial(figures.error_by_group_dots, table, attribute)},
     )

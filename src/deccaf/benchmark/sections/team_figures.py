@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
-from deccaf.report.figures import GRID, INK, MUTED, PALETTE, canvas, finish, heatmap
+from deccaf.report.figures import GRID, INK, MUTED, PALETTE, canvas, empty_figure, finish, heatmap, percent
 from deccaf.simulate.teams.team import SyntheticTeam
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MOST = 40
 """Experts that one picture shows; more could not be read."""
@@ -68,8 +69,8 @@ def rates(
         xlim=(0, right),
         ylim=(0, 1.04),
     )
-    axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0 if right > 0.1 else 1))
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    percent(axes.xaxis, decimals=0 if right > 0.1 else 1)
+    percent(axes.yaxis)
     return figure
 
 
@@ -130,7 +131,7 @@ def error_by_group_dots(table: pd.DataFrame, attribute: str) -> Figure:
     truths, groups = list(dict.fromkeys(table["truth"])), sorted(table["group"].unique())
     experts = list(dict.fromkeys(table["expert_id"]))[:MOST]
     height = max(3.2, 0.26 * len(experts) + 2.0)
-    figure = Figure(figsize=(7.2, height), layout="constrained")
+    figure = empty_figure(7.2, height)
     panels = np.atleast_1d(figure.subplots(1, len(truths), sharey=True))
     wide = {
         truth: part.pivot(index="expert_id", columns="group", values="error_rate")
@@ -148,7 +149,7 @@ def error_by_group_dots(table: pd.DataFrame, attribute: str) -> Figure:
             if group in part:
                 axes.scatter(part[group], range(len(part)), s=34, color=color, label=group, zorder=2)
         axes.set_xlabel("Error rate")
-        axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        percent(axes.xaxis)
         axes.set_xlim(left=0.0)
     panels[0].set_yticks(range(len(experts)), experts, fontsize=8)
     panels[0].set_ylim(len(experts) - 0.4, -0.6)

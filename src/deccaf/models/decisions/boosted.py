@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from deccaf.models.contributions import tree_contributions
 from deccaf.models.decisions.log import DecisionLog
 from deccaf.models.linear.encoding import TreeEncoder
+from deccaf.models.protocols import DecisionPart
 from deccaf.models.trees import boosting
+from deccaf.models.trees.boosted_part import BoostedPart
 from deccaf.models.trees.expert_scorer import ExpertScorer
 
 Array = NDArray[np.float64]
@@ -35,42 +38,22 @@ QUICK: tuple[Mapping[str, Any], ...] = (
 """Settings of the quick budget, the best of which is taken on held-out decisions."""
 
 
-class BoostedDecisions:
-    """P(decision | features, truth, expert) by gradient boosting; truth and expert are categories.
+class BoostedDecisions(BoostedPart, DecisionPart):
+    """P(decision | features, truth, expert) by gradient boosting; truth and expert are the last two columns.
 
-    Parameters
-    ----------
-    candidates
-        LightGBM settings. With validation decisions the best is taken, and its number of rounds.
-
-    Attributes
-    ----------
-    booster_, encoder_ : the trees, and how features become their columns; truth and expert come last
-    params_ : the settings that were taken
+    An expert never seen is the mean of those known.
     """
 
-    def __init__(self, candidates: Sequence[Mapping[str, Any]] = QUICK, seed: int = 0) -> None:
-        self.candidates = candidates
-        self.seed = seed
+    quick = QUICK
+    fewest_rows = 300
+    """A shorter log cannot tell whether trees help: the luck of 100 held-out decisions is larger."""
 
-    def fit(self, log: DecisionLog, validation: DecisionLog | None = None) -> BoostedDecisions:
-        """Learn from one row per decision; `validation` chooses the settings and the number of rounds."""
-        self.classes_, self.experts_ = log.classes, len(log.experts)
-        self.encoder_ = TreeEncoder().fit(log.features)
-        matrix = self._matrix(log.features, log.truth, log.expert)
-        if validation is None:
-            self.params_ = dict(self.candidates[0])
-            self.booster_ = self._train(matrix, log, self.params_)
-            return self
-        held_out = self._matrix(validation.features, validation.truth, validation.expert)
-        best = np.inf
-        for params in self.candidates:
-            booster = self._train(matrix, log, params, (held_out, validation.decision, validation.weight))
-            log_p = boosting.log_chances(booster, held_out, self.classes_)
-            loss = boosting.weighted_log_loss(log_p, validation.decision, validation.weight)
-            if loss < best:
-                best, self.booster_ = loss, booster
-                self.params_ = {**params, "n_estimators": boosting.rounds_of(booster)}
+    def fit(self, rows: DecisionLog, validation: DecisionLog | None = None) -> BoostedDecisions:
+        """Learn; `validation` chooses the settings and the number of rounds."""
+        self.classes_, self.experts_ = rows.classes, len(rows.experts)
+        self.encoder_ = TreeEncoder().fit(rows.features)
+        width = len(self.encoder_.levels_)
+        self._train(rows, validation, [*self.encoder_.categorical, width, width + 1])
         return self
 
     def log_rows(self, features: pd.DataFrame, truth: Ints, expert: Ints) -> Array:
@@ -114,46 +97,26 @@ class BoostedDecisions:
             kept = self._kept = (self.booster_, experts.tobytes(), scorer)
         return kept[2]
 
+    def contributions(self, case: pd.DataFrame, expert: int, truth: int, k: int) -> Array:
+        """SHAP values."""
+        row = self._matrix(case, truth, expert if expert < self.experts_ else np.nan)
+        return tree_contributions(self.booster_, row, k, self.classes_, len(case.columns))
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists, numbers and LightGBM's text, for a file."""
-        return {
-            "classes": self.classes_,
-            "experts": self.experts_,
-            "encoder": self.encoder_.to_dict(),
-            "params": self.params_,
-            "booster": self.booster_.model_to_string(),
-        }
+        """What was learned, for a file."""
+        return {**super().to_dict(), "experts": self.experts_}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> BoostedDecisions:
         """Rebuild what `to_dict` gave."""
-        model = cls((data["params"],))
-        model.classes_, model.experts_ = int(data["classes"]), int(data["experts"])
-        model.encoder_ = TreeEncoder.from_dict(data["encoder"])
-        model.params_ = dict(data["params"])
-        model.booster_ = boosting.from_text(data["booster"])
+        model = super().from_dict(data)
+        model.experts_ = int(data["experts"])
         return model
 
-    def _matrix(self, features: pd.DataFrame, truth: Ints | int, expert: Ints | int) -> Array:
+    def _matrix_of(self, rows: DecisionLog) -> Array:
+        return self._matrix(rows.features, rows.truth, rows.expert)
+
+    def _matrix(self, features: pd.DataFrame, truth: Ints | int, expert: Ints | float) -> Array:
         matrix = self.encoder_.transform(features, extra=2)
         matrix[:, -2], matrix[:, -1] = truth, expert
         return matrix
-
-    def _train(
-        self,
-        matrix: Array,
-        log: DecisionLog,
-        params: Mapping[str, Any],
-        validation: tuple[Array, Ints, Array] | None = None,
-    ) -> Any:
-        last = matrix.shape[1]
-        return boosting.train(
-            matrix,
-            log.decision,
-            classes=self.classes_,
-            params=params,
-            categorical=[*self.encoder_.categorical, last - 2, last - 1],
-            weight=log.weight,
-            validation=validation,
-            seed=self.seed,
-        )

@@ -21,7 +21,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, polygamma
 
 from deccaf.models.decisions.log import DecisionLog
-from deccaf.models.packing import pack, unpack
+from deccaf.models.protocols import DecisionPart
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 _STRENGTH = (0.5, 1e4)
 
 
-class ShrunkenRates:
+class ShrunkenRates(DecisionPart):
     """P(decision | truth, expert), shrunk to the team's rates.
 
     Attributes
@@ -37,6 +37,8 @@ class ShrunkenRates:
     counts_ : (experts + 1, K truths, K decisions), prior included; the last row is an expert never seen
     strength_ : (K,), how many decisions the team's rates are worth
     """
+
+    name = "rates"
 
     def fit(self, log: DecisionLog, validation: DecisionLog | None = None) -> ShrunkenRates:
         """Count, and shrink by evidence; `validation` is not needed."""
@@ -72,14 +74,14 @@ class ShrunkenRates:
         return np.broadcast_to(table, (len(features), *table.shape))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and text, for a file."""
-        return {"counts": pack(self.counts_), "strength": self.strength_.tolist()}
+        """What was learned, for a file."""
+        return {"counts": self.counts_, "strength": self.strength_}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ShrunkenRates:
         """Rebuild what `to_dict` gave."""
         model = cls()
-        model.counts_, model.strength_ = unpack(data["counts"]), np.asarray(data["strength"])
+        model.counts_, model.strength_ = data["counts"], np.asarray(data["strength"], np.float64)
         return model
 
 

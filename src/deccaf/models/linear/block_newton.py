@@ -24,6 +24,10 @@ Ints = NDArray[np.int64]
 _STEPS = 30
 _CHUNK = 4096
 _THREADS = min(2, os.cpu_count() or 1)
+_SMALL = 64
+"""Coefficients of an expert up to which all experts are eliminated at once."""
+_FEW_ROWS = 100
+"""Rows per expert below which they are not multiplied expert by expert."""
 
 
 class Rows:
@@ -58,6 +62,11 @@ class Rows:
         """(rows, classes): log-odds against class 0."""
         eta = np.zeros((len(self.design), self.contrasts + 1))
         eta[self.nobody, 1:] = self.design[self.nobody] @ team
+        if len(self.design) < _FEW_ROWS * self.experts:  # a crowd: gathering costs less than many products
+            mine = slice(int(self.bounds[0]), len(self.design))
+            each = np.repeat(np.arange(self.experts), np.diff(self.bounds))
+            eta[mine, 1:] = np.einsum("ic,ick->ik", self.design[mine], (team + expert)[each])
+            return eta
         for j, rows in self.of_experts():
             eta[rows, 1:] = self.design[rows] @ (team + expert[j])
         return eta
@@ -132,43 +141,90 @@ def newton(rows: Rows, at: Coefficients) -> Step:
     """Solve the Newton system at a place by eliminating the experts."""
     chance = softmax(rows.logits(at.team, at.expert), axis=1)[:, 1:]
     error = rows.weight[:, None] * (rows.target - chance)
-    inverse = np.empty((rows.experts, rows.size, rows.size))
-    cross, gradient = np.empty_like(inverse), np.empty((rows.experts, rows.size))
     free = rows.nobody
     schur = np.diag(np.tile(at.team_precision, rows.contrasts))
     schur += information(rows.design[free], chance[free], rows.weight[free])
     team_gradient = (rows.design[free].T @ error[free] - at.team_precision[:, None] * at.team).T.ravel()
-    reduced = team_gradient.copy()
-
-    def eliminate(item: tuple[int, slice]) -> tuple[Array, Array, Array]:
-        j, mine = item
-        curvature = information(rows.design[mine], chance[mine], rows.weight[mine])
-        pull = (rows.design[mine].T @ error[mine]).T.ravel()
-        own = at.expert_precision[j]
-        inverse[j] = cho_solve(
-            cho_factor(curvature + np.diag(np.tile(own, rows.contrasts))), np.eye(rows.size)
-        )
-        cross[j] = inverse[j] @ curvature
-        gradient[j] = pull - (own[:, None] * at.expert[j]).T.ravel()
-        return curvature - curvature @ cross[j], pull, pull - cross[j].T @ gradient[j]
-
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for block, pull, rest in pool.map(eliminate, rows.of_experts()):
-            schur += block
-            team_gradient += pull
-            reduced += rest
+    eliminate = _all_at_once if rows.size <= _SMALL else _one_by_one
+    gone = eliminate(rows, at, chance, error)
+    schur += gone.block
+    team_gradient += gone.pull
     schur_inverse = cho_solve(cho_factor(schur), np.eye(rows.size))
-    team_move = schur_inverse @ reduced
-    expert_move = np.einsum("jab,jb->ja", inverse, gradient) - cross @ team_move
-    decrement = float(team_gradient @ team_move + (gradient * expert_move).sum())
+    team_move = schur_inverse @ (team_gradient - gone.taken)
+    expert_move = np.einsum("jab,jb->ja", gone.inverse, gone.gradient) - gone.cross @ team_move
+    decrement = float(team_gradient @ team_move + (gone.gradient * expert_move).sum())
     return Step(
         by_column(team_move, rows.contrasts),
         by_column(expert_move, rows.contrasts),
         decrement,
         schur_inverse,
+        gone.inverse,
+        gone.cross,
+    )
+
+
+@dataclass(frozen=True)
+class _Eliminated:
+    """The experts' part of a Newton system, solved for the team's."""
+
+    inverse: Array
+    cross: Array
+    gradient: Array
+    block: Array
+    """What the experts add to the team's curvature."""
+    pull: Array
+    """What their rows add to the team's gradient..."""
+    taken: Array
+    """...and what their own moves take from it."""
+
+
+def _all_at_once(rows: Rows, at: Coefficients, chance: Array, error: Array) -> _Eliminated:
+    """Small matrices of many experts, stacked: a thread each would cost more than the algebra."""
+    curvature = np.empty((rows.experts, rows.size, rows.size))
+    pull = np.empty((rows.experts, rows.size))
+    roots = rows.design * np.sqrt(rows.weight * chance[:, 0] * (1.0 - chance[:, 0]))[:, None]
+    for j, mine in rows.of_experts():
+        if rows.contrasts == 1:  # X' diag(w p (1 - p)) X at the cost of one product
+            curvature[j] = roots[mine].T @ roots[mine]
+        else:
+            curvature[j] = information(rows.design[mine], chance[mine], rows.weight[mine])
+        pull[j] = (rows.design[mine].T @ error[mine]).T.ravel()
+    own = np.tile(at.expert_precision, (1, rows.contrasts))
+    inverse: Array = np.linalg.inv(curvature + own[:, :, None] * np.eye(rows.size)).astype(np.float64)
+    cross = inverse @ curvature
+    gradient = pull - own * np.swapaxes(at.expert, 1, 2).reshape(own.shape)
+    return _Eliminated(
         inverse,
         cross,
+        gradient,
+        curvature.sum(axis=0) - np.tensordot(curvature, cross, axes=([0, 2], [0, 1])),
+        pull.sum(axis=0),
+        np.einsum("jba,jb->a", cross, gradient),
     )
+
+
+def _one_by_one(rows: Rows, at: Coefficients, chance: Array, error: Array) -> _Eliminated:
+    """Large matrices, one expert after the other, in threads."""
+    inverse = np.empty((rows.experts, rows.size, rows.size))
+    cross, gradient = np.empty_like(inverse), np.empty((rows.experts, rows.size))
+
+    def eliminate(item: tuple[int, slice]) -> tuple[Array, Array, Array]:
+        j, mine = item
+        curvature = information(rows.design[mine], chance[mine], rows.weight[mine])
+        pull = (rows.design[mine].T @ error[mine]).T.ravel()
+        own = np.tile(at.expert_precision[j], rows.contrasts)
+        inverse[j] = cho_solve(cho_factor(curvature + np.diag(own)), np.eye(rows.size))
+        cross[j] = inverse[j] @ curvature
+        gradient[j] = pull - own * at.expert[j].T.ravel()
+        return curvature - curvature @ cross[j], pull, cross[j].T @ gradient[j]
+
+    block, pull, taken = np.zeros((rows.size, rows.size)), np.zeros(rows.size), np.zeros(rows.size)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for parts in pool.map(eliminate, rows.of_experts()):
+            block += parts[0]
+            pull += parts[1]
+            taken += parts[2]
+    return _Eliminated(inverse, cross, gradient, block, pull, taken)
 
 
 def information(design: Array, chance: Array, weight: Array) -> Array:

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from deccaf.models.contributions import contribution_table, tree_contributions
 from deccaf.models.decisions.log import DecisionLog
 from deccaf.models.linear.encoding import TreeEncoder
 from deccaf.models.trees import boosting
@@ -136,8 +137,14 @@ class HumanExpertiseModel(_Expertise):
         known = np.exp(boosting.log_from_raw(scorer.raw(matrix), 2)[..., 1])
         return self._by_name(known, experts)
 
+    def contributions(self, case: pd.DataFrame, expert: str) -> pd.DataFrame:
+        """What moved the log-odds that the expert is right; one row per feature."""
+        row, width = self.encoder_.transform(case, extra=1), len(case.columns)
+        row[:, -1] = self.experts_.index(expert) if expert in self.experts_ else np.nan
+        return contribution_table(case, [("trees", tree_contributions(self.booster_, row, 1, 2, width))])
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists, numbers and LightGBM's text, for a file."""
+        """What was learned, for a file."""
         return {
             "classes": self.classes,
             "experts": list(self.experts_),
@@ -181,8 +188,16 @@ class OneVsAll(_Expertise):
         )
         return self._by_name(known, experts)
 
+    def contributions(self, case: pd.DataFrame, expert: str) -> pd.DataFrame:
+        """What moved the log-odds that the expert is right; for one never seen, on average of all."""
+        row, width = self.encoder_.transform(case), len(case.columns)
+        known = zip(self.experts_, self.boosters_, strict=True)
+        boosters = [booster for name, booster in known if name == expert] or self.boosters_
+        moved = np.mean([tree_contributions(booster, row, 1, 2, width) for booster in boosters], axis=0)
+        return contribution_table(case, [("trees", moved)])
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists, numbers and LightGBM's text, for a file."""
+        """What was learned, for a file."""
         return {
             "classes": self.classes,
             "experts": list(self.experts_),

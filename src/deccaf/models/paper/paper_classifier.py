@@ -17,8 +17,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from deccaf.models.decisions.log import codes, known_rows, weights_of
+from deccaf.models.contributions import contribution_table, tree_contributions
 from deccaf.models.linear.encoding import TreeEncoder
+from deccaf.models.rows import codes, known_rows, weights_of
 from deccaf.models.trees import boosting
 
 Array = NDArray[np.float64]
@@ -112,8 +113,14 @@ class PaperClassifier:
         matrix = self.encoder_.transform(features)
         return np.asarray(np.exp(boosting.log_chances(self.booster_, matrix, self.classes, self.start_)))
 
+    def contributions(self, case: pd.DataFrame, k: int) -> pd.DataFrame:
+        """What moved the log-odds of truth k against truth 0 for one case; one row per feature."""
+        row, width = self.encoder_.transform(case), len(case.columns)
+        moved = tree_contributions(self.booster_, row, k, self.classes, width)
+        return contribution_table(case, [("trees", moved)])
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists, numbers and LightGBM's text, for a file."""
+        """What was learned, for a file."""
         return {
             "classes": self.classes,
             "encoder": self.encoder_.to_dict(),

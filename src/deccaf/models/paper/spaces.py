@@ -10,35 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from deccaf.errors import ConfigError, did_you_mean
-
-
-@dataclass(frozen=True)
-class Range:
-    """Numbers from `low` to `high`, both included; whole numbers if both are; uniform, or so in the log."""
-
-    low: float
-    high: float
-    log: bool = False
-
-    def __post_init__(self) -> None:
-        if not self.low < self.high or (self.log and self.low <= 0):
-            raise ConfigError(f"range from {self.low} to {self.high}: empty, or not positive where it is log")
-
-    @property
-    def whole(self) -> bool:
-        """Whether these are whole numbers."""
-        return isinstance(self.low, int) and isinstance(self.high, int)
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One of a few options."""
-
-    options: tuple[bool | int | float | str, ...]
-
-
-Space = Mapping[str, Any]
-"""Parameter: a `Range`, a `Choice`, or the one value that it always has."""
+from deccaf.models.budgets import Choice, Range, Space
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,17 @@ from typing import Any
 
 import joblib
 import numpy as np
-import optuna
 import pandas as pd
-from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
-from optuna.trial import FrozenTrial, Trial, TrialState
 
 from deccaf.errors import ConfigError
-from deccaf.models.paper.spaces import Budget, Choice, Range, Search, Space
+from deccaf.models.budgets import Choice, Range, Space
+from deccaf.models.paper.spaces import Budget, Search
+from deccaf.optional import extra
+
+with extra("search", "a search for hyper-parameters"):
+    import optuna
+    from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
+    from optuna.trial import FrozenTrial, Trial, TrialState
 
 Params = dict[str, Any]
 Objective = Callable[[Params], float]

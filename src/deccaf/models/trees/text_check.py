@@ -32,6 +32,8 @@ _HEADER = (
 _PER_SPLIT = ("split_feature", "decision_type", "left_child", "right_child", "internal_count")
 _PER_SPLIT_NUMBERS = ("split_gain", "threshold", "internal_value", "internal_weight")
 _PER_LEAF_NUMBERS = ("leaf_value", "leaf_weight")
+_FINITE = ("leaf_value", "shrinkage")
+"""What predictions are made of; a threshold is NaN where only missing values go left."""
 _SINGLE = ("Tree", "num_leaves", "num_cat", "is_linear", "shrinkage")
 _CATEGORIES = ("cat_boundaries", "cat_threshold")
 _TREE = {*_SINGLE, *_PER_SPLIT, *_PER_SPLIT_NUMBERS, *_PER_LEAF_NUMBERS, "leaf_count"}
@@ -96,6 +98,8 @@ def _check_tree(tree: dict[str, str], features: int) -> None:
     for names, count in ((_PER_LEAF_NUMBERS, leaves), (_PER_SPLIT_NUMBERS, splits)):
         for name in names:
             _numbers(tree.get(name, ""), count if splits or name == "leaf_value" else None)
+    if any(word in tree.get(name, "") for name in _FINITE for word in ("nan", "inf")):
+        raise ValueError("a leaf whose value is no finite number")
     whole = {name: _whole(tree.get(name, ""), splits) for name in _PER_SPLIT}
     _whole(tree.get("leaf_count", ""), leaves if splits else None)
     if not all(0 <= feature < features for feature in whole["split_feature"]):

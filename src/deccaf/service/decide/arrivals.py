@@ -20,9 +20,11 @@ import sqlalchemy as sa
 
 from deccaf.data.costs import MACHINE
 from deccaf.service.decide import registry
+from deccaf.service.decide.registry import Belief
 from deccaf.service.errors import conflict
-from deccaf.service.ledger import ledger
-from deccaf.service.ledger.ledger import Arrival, Placed
+from deccaf.service.ledger import case_records, desk, placing, shifts
+from deccaf.service.ledger.case_records import Arrival
+from deccaf.service.ledger.placing import Placed
 from deccaf.service.store import database
 from deccaf.service.store.idempotency import Answer, Call, again, earlier, remember
 from deccaf.service.store.writer import Writer
@@ -128,23 +130,20 @@ class Intake:
         """What is believed about each case: what the caller gave, or the active model."""
         model = self._registry.active
         asked = [case for case in group if case.losses is None]
-        believed: dict[int, tuple[dict[str, float], str]] = {}
+        believed: dict[int, Belief] = {}
         if model is not None and asked:
             experts = [name for name in self._makers(group[0].shift_id) if name != MACHINE]
             scored = model.score_rows([case.features for case in asked], experts)
-            believed = {
-                id(case): (registry.by_maker(scored, row), registry.said(scored, row))
-                for row, case in enumerate(asked)
-            }
+            believed = {id(case): registry.belief(scored, row) for row, case in enumerate(asked)}
         return [_arrival(case, believed.get(id(case)), model) for case in group]
 
     def _makers(self, shift_id: int | None) -> tuple[str, ...]:
-        """Who is on the roster, as far as scoring must know; the transaction looks again."""
+        """Who is on the roster, as far as scoring must know; the transaction reads it again."""
         key = (shift_id, int(time.time()))
         if self._seen[0] != key:
             with self._engine.connect() as connection:
-                shift = ledger.current_shift(connection, time.time()) if shift_id is None else shift_id
-                self._seen = (key, ledger.roster_makers(connection, shift))
+                shift = shifts.current_shift(connection, time.time()) if shift_id is None else shift_id
+                self._seen = (key, shifts.roster_makers(connection, shift))
         return self._seen[1]
 
     def _change(
@@ -153,57 +152,71 @@ class Intake:
         at = time.time()
         shift = group[0].shift_id
         if shift is None:
-            shift = ledger.current_shift(connection, at)
-        desk = None if shift is None else ledger.open_desk(connection, shift, at)
+            shift = shifts.current_shift(connection, at)
+        at_desk = None if shift is None else desk.open_desk(connection, shift, at)
         before = earlier(connection, [case.call for case in group])
-        known = ledger.known_cases(connection, [case.case_id for case in group])
-        answers: dict[int, Answer | Exception] = {}
-        new: list[int] = []
-        twins: dict[int, int] = {}
-        first: dict[tuple[int | None, str], int] = {}
-        for place, (case, answer) in enumerate(zip(group, before, strict=True)):
-            if answer is not None:
-                answers[place] = answer
-                continue
-            if case.call.key is not None:
-                twin = first.setdefault((case.call.actor.key_id, case.call.key), place)
-                if twin != place:  # the same request again, before the first one was answered
-                    twins[place] = twin
-                    continue
-            if case.case_id in known:
-                answers[place] = conflict("known-case", f"case {case.case_id!r} is in the ledger already")
-            else:
-                known.add(case.case_id)
-                new.append(place)
+        known = case_records.known_cases(connection, [case.case_id for case in group])
+        new, twins, answers = _sort_out(group, before, known)
         fresh = [arrivals[place] for place in new]
         actors = [group[place].call.actor for place in new]
         placed: Sequence[Placed | None] = [None] * len(new)
-        if new and desk is not None:
-            placed = ledger.route(connection, desk, fresh, actors, at, self._rng)
+        if new and at_desk is not None:
+            placed = placing.route(connection, at_desk, fresh, actors, at, self._rng)
         elif new:
             for arrival, actor in zip(fresh, actors, strict=True):
-                ledger.hold(connection, [arrival], actor, at)
-        for place, arrival, where in zip(new, fresh, placed, strict=True):
-            answers[place] = _answer(arrival, where, shift)
-        remember(
-            connection,
-            [(group[k].call, a) for k, a in answers.items() if k in new and isinstance(a, Answer)],
-            at,
-        )
+                case_records.hold(connection, [arrival], actor, at)
+        made = {
+            place: _answer(arrival, where, shift)
+            for place, arrival, where in zip(new, fresh, placed, strict=True)
+        }
+        remember(connection, [(group[place].call, answer) for place, answer in made.items()], at)
+        answers |= made
         for place, twin in twins.items():
             answers[place] = again(group[place].call, group[twin].call, answers[twin])
         return [answers[place] for place in range(len(group))]
 
 
-def _arrival(
-    case: Incoming, believed: tuple[dict[str, float], str] | None, model: registry.Model | None
-) -> Arrival:
+def _sort_out(
+    group: Sequence[Incoming], before: Sequence[Answer | None], known: set[str]
+) -> tuple[list[int], dict[int, int], dict[int, Answer | Exception]]:
+    """Positions of new cases; of repeated requests (with that of the first); answers known already."""
+    answers: dict[int, Answer | Exception] = {}
+    new: list[int] = []
+    twins: dict[int, int] = {}
+    first: dict[tuple[int | None, str], int] = {}
+    for place, (case, answer) in enumerate(zip(group, before, strict=True)):
+        if answer is not None:
+            answers[place] = answer
+            continue
+        if case.call.key is not None:
+            twin = first.setdefault((case.call.actor.key_id, case.call.key), place)
+            if twin != place:  # the same request again, before the first one was answered
+                twins[place] = twin
+                continue
+        if case.case_id in known:
+            answers[place] = conflict("known-case", f"case {case.case_id!r} is in the ledger already")
+        else:
+            known.add(case.case_id)
+            new.append(place)
+    return new, twins, answers
+
+
+def _arrival(case: Incoming, believed: Belief | None, model: registry.Model | None) -> Arrival:
     features = json.dumps(case.features)
     if case.losses is not None:
         given = json.dumps({"losses": case.losses, "says": case.says})
         return Arrival(case.case_id, features, case.losses, case.says, None, given, case.excluded)
-    losses, says = believed if believed is not None else (None, None)
-    return Arrival(case.case_id, features, losses, says, model.id if model else None, None, case.excluded)
+    if believed is None:
+        return Arrival(case.case_id, features, excluded=case.excluded)
+    return Arrival(
+        case_id=case.case_id,
+        features=features,
+        losses=believed.losses,
+        says=believed.says,
+        model_id=model.id if model else None,
+        excluded=case.excluded,
+        objective=believed.objective,
+    )
 
 
 def _answer(arrival: Arrival, placed: Placed | None, shift: int | None) -> Answer:
@@ -212,14 +225,14 @@ def _answer(arrival: Arrival, placed: Placed | None, shift: int | None) -> Answe
         if arrival.losses is None:
             why = "no model is active"
         return Answer.of(202, {"case_id": arrival.case_id, "status": "waiting", "reason": why})
-    return Answer.of(201, shown(placed, arrival.model_id, shift))
+    return Answer.of(201, placed_json(placed, arrival.model_id, shift))
 
 
-def shown(placed: Placed, model_id: int | None, shift: int | None) -> dict[str, Any]:
-    """An assignment as the API gives it."""
+def placed_json(placed: Placed, model_id: int | None, shift: int | None) -> dict[str, Any]:
+    """A new assignment as the API answers it (and keeps it for a replay)."""
     return {
         "case_id": placed.case_id,
-        "status": "assigned" if placed.decision is None else "decided",
+        "status": placed.status,
         "maker": placed.maker,
         "decision": None if placed.decision is None else json.loads(placed.decision),
         "expected_loss": placed.expected_loss,

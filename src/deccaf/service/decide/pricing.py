@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
 
@@ -11,8 +10,8 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from deccaf.assign import Forecast, StreamAssigner
-from deccaf.service.ledger import ledger
-from deccaf.service.ledger.ledger import Desk
+from deccaf.service.ledger import assignments, desk, shifts
+from deccaf.service.ledger.desk import Desk
 from deccaf.service.store import database
 from deccaf.service.store import tables as t
 from deccaf.service.store.writer import Writer
@@ -31,7 +30,7 @@ Floats = NDArray[np.float64]
 class Outlook:
     """What prices are made of: who has room, cases like those to come, and how many are still to come."""
 
-    desk: Desk
+    at_desk: Desk
     lower: NDArray[np.int64]
     sample: Floats
     left: float
@@ -59,53 +58,44 @@ def due(connection: sa.Connection, at: float) -> list[int]:
 
 
 def renew(engine: sa.Engine, writer: Writer, shift_id: int) -> bool:
-    """Price a shift anew: look, solve without holding anything up, then write; False: too little is known."""
+    """Price a shift anew: read, solve without holding anything up, then write; False: too little is known."""
     at = time.time()
     with database.reading(engine, snapshot=False) as connection:
-        outlook = look(connection, shift_id, at)
+        outlook = read_outlook(connection, shift_id, at)
     if len(outlook.sample) < FEWEST:
         return False
     prices = bid_prices(outlook).tolist()
 
     def change(connection: sa.Connection) -> bool:
-        desk = ledger.open_desk(connection, shift_id, at)
-        if desk.makers != outlook.desk.makers or desk.pricing_id != outlook.desk.pricing_id:
+        now = desk.open_desk(connection, shift_id, at)
+        if now.makers != outlook.at_desk.makers or now.pricing_id != outlook.at_desk.pricing_id:
             return False  # somebody was quicker
-        ledger.write_prices(connection, shift_id, desk.makers, prices, "renewed", None, at)
+        desk.write_prices(connection, shift_id, now.makers, prices, "renewed", None, at)
         return True
 
     return writer.submit(change).result()  # in turn with all other changes: two who write at once wait long
 
 
-def look(connection: sa.Connection, shift_id: int, at: float) -> Outlook:
+def read_outlook(connection: sa.Connection, shift_id: int, at: float) -> Outlook:
     """Gather what prices are made of."""
-    desk = ledger.read_desk(connection, shift_id)
-    query = sa.select(*t.roster.c["maker", "lower", "used"]).where(t.roster.c.shift_id == shift_id)
-    places = connection.execute(query).all()
-    owed = {row.maker: max(row.lower - row.used, 0) for row in places}
-    seen = sum(row.used for row in places)
-    shift = connection.execute(sa.select(t.shifts).where(t.shifts.c.id == shift_id)).one()
-    over = min(max((at - shift.starts_at) / (shift.ends_at - shift.starts_at), 1e-6), 1.0)
+    at_desk = desk.read_desk(connection, shift_id)
+    seats = {seat.maker: seat for seat in shifts.read_roster(connection, shift_id)}
+    owed = [max(seats[maker].lower - seats[maker].used, 0) for maker in at_desk.makers]
+    seen = sum(seat.used for seat in seats.values())
+    shift = shifts.read_shift(connection, shift_id)
+    over = max(shift.over(at), 1e-6)
     expected = shift.expected_cases if shift.expected_cases is not None else seen / over
-    sample = recent_losses(connection, desk.makers)
+    sample = recent_losses(connection, at_desk.makers)
     left = Forecast.of(sample, arrivals=float(max(expected, 1))).remaining(seen, over)
-    return Outlook(desk, np.array([owed[maker] for maker in desk.makers], np.int64), sample, left)
+    return Outlook(at_desk, np.array(owed, np.int64), sample, left)
 
 
 def recent_losses(connection: sa.Connection, makers: tuple[str, ...], most: int = SAMPLE) -> Floats:
-    """Losses of the latest assignments, in the order of `makers`; infinite for who could not get a case."""
-    a, p = t.assignments.c, t.pricings.c
-    query = (
-        sa.select(a.losses, p.makers)
-        .join_from(t.assignments, t.pricings, a.pricing_id == p.id)
-        .order_by(a.id.desc())
-        .limit(most)
-    )
-    rows = []
-    for losses, names in connection.execute(query).all():
-        known = dict(zip(json.loads(names), json.loads(losses), strict=True))
-        rows.append([np.inf if known.get(maker) is None else known[maker] for maker in makers])
-    table = np.array(rows, np.float64).reshape(len(rows), len(makers))
+    """What the latest choices minimised, in the order of `makers`; infinite for who could not get a case."""
+    c = t.assignments.c
+    aim = sa.func.coalesce(c.objective, c.losses).label("aim")
+    query = sa.select(aim, c.pricing_id).order_by(c.id.desc()).limit(most)
+    table = assignments.loss_matrix(connection, connection.execute(query).all(), makers, "aim")
     return np.asarray(table[np.isfinite(table).any(axis=1)])
 
 
@@ -113,9 +103,9 @@ def bid_prices(outlook: Outlook) -> Floats:
     """What a unit of each maker's time is worth for the rest of the shift; 0 where none is left."""
     forecast = Forecast.of(outlook.sample, arrivals=max(outlook.left, 1.0))
     stream = StreamAssigner(
-        outlook.desk.makers,
-        outlook.desk.room,
-        np.minimum(outlook.lower, np.minimum(outlook.desk.room, 2**40)),
+        outlook.at_desk.makers,
+        outlook.at_desk.room,
+        np.minimum(outlook.lower, np.minimum(outlook.at_desk.room, 2**40)),
         forecast,
     )
     return np.where(np.isfinite(stream.prices), stream.prices, 0.0)

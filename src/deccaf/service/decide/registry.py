@@ -1,4 +1,4 @@
-"""The model in force: what it believes about cases, and how a process comes to know which one it is."""
+"""The model in force: what it believes about cases, and how every process keeps in step with the ledger."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from typing import Any
 import pandas as pd
 import sqlalchemy as sa
 
+from deccaf.data.config import ConstraintsTable
 from deccaf.data.costs import MACHINE
 from deccaf.data.rows import CaseRows, check_row
 from deccaf.estimator import DeCCaF
-from deccaf.planning.plan import Scored
+from deccaf.planning.scored import Scored
+from deccaf.service.ledger import versions
 from deccaf.service.store import database
-from deccaf.service.store import tables as t
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,15 +60,19 @@ class Model:
             system.review_costs(known),
         )
         ids = pd.RangeIndex(len(rows))
-        return Scored(ids, (MACHINE, *known), scores.loss, scores.objective, scores.says, self.classes)
+        objective = scores.loss if system.method == "deccaf" else scores.objective
+        return Scored(ids, (MACHINE, *known), scores.loss, objective, scores.says, self.classes)
 
-    def score_frame(self, frame: pd.DataFrame, experts: Sequence[str]) -> Scored:
-        """Many cases."""
-        return self.system.scored(frame, list(experts) if self.system.experts_ else [])
+    def score_frame(
+        self, frame: pd.DataFrame, experts: Sequence[str], constraints: ConstraintsTable | None = None
+    ) -> Scored:
+        """Many cases, with what constraints ask of them."""
+        known = list(experts) if self.system.experts_ else []
+        return self.system.scored(frame, known, constraints=constraints)
 
 
 class Registry:
-    """The model that the ledger says is active, loaded once per process and kept in step."""
+    """The model in force, loaded once per process and kept in step with the ledger."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -75,23 +80,15 @@ class Registry:
         self.active: Model | None = None
 
     def refresh(self) -> Model | None:
-        """Look which model is active and load it if it is another one."""
+        """Read which model is in force and load it if it is another one."""
         with self._lock:
             with database.reading(self._engine) as connection:
-                wanted = active_model(connection)
+                wanted = versions.active_id(connection)
                 if wanted is None or (self.active is not None and self.active.id == wanted):
                     return self.active
-                c = t.models.c
-                row = connection.execute(sa.select(*c["name", "content"]).where(c.id == wanted)).one()
-            self.active = Model(wanted, row.name, load(row.content))
+                name, content = versions.read_content(connection, wanted)
+            self.active = Model(wanted, name, load(content))
             return self.active
-
-
-def active_model(connection: sa.Connection) -> int | None:
-    """The model of the latest activation."""
-    c = t.activations.c
-    found = connection.execute(sa.select(c.model_id).order_by(c.id.desc()).limit(1)).scalar()
-    return None if found is None else int(found)
 
 
 def load(content: bytes) -> DeCCaF:
@@ -102,11 +99,23 @@ def load(content: bytes) -> DeCCaF:
         return DeCCaF.load(path)
 
 
-def by_maker(scored: Scored, row: int) -> dict[str, float]:
-    """One case's losses by maker."""
-    return dict(zip(scored.makers, scored.loss[row].tolist(), strict=True))
+@dataclass(frozen=True)
+class Belief:
+    """What is believed about one case."""
+
+    losses: dict[str, float]
+    """Expected loss by maker."""
+    objective: dict[str, float] | None
+    """What the model's method minimises, where that is not the expected loss."""
+    says: str
+    """What the machine would decide, as JSON."""
 
 
-def said(scored: Scored, row: int) -> str:
-    """What the machine would decide about one case, as JSON."""
-    return json.dumps(scored.classes[int(scored.says[row])])
+def belief(scored: Scored, row: int) -> Belief:
+    """One of the cases that were scored."""
+    own = scored.objective is not scored.loss
+    return Belief(
+        losses=dict(zip(scored.makers, scored.loss[row].tolist(), strict=True)),
+        objective=dict(zip(scored.makers, scored.objective[row].tolist(), strict=True)) if own else None,
+        says=json.dumps(scored.classes[int(scored.says[row])]),
+    )

@@ -14,13 +14,14 @@ import sqlalchemy as sa
 
 from deccaf.errors import DataError
 from deccaf.service.decide.registry import Model
-from deccaf.service.errors import invalid
-from deccaf.service.ledger import ledger
-from deccaf.service.ledger.ledger import Actor, Arrival
+from deccaf.service.errors import invalid, not_found
+from deccaf.service.ledger import case_records
+from deccaf.service.ledger.case_records import Arrival
 from deccaf.service.store import tables as t
+from deccaf.service.store.fields import CASE_ID, LONGEST_TEXT
+from deccaf.service.store.keys import Actor
+from deccaf.service.store.listing import Cut, Page, from_json, read_page
 
-CASE_ID = r"^[A-Za-z0-9_.:@+=~,|-]{1,200}$"
-LONGEST_TEXT = 10_000
 SHOWN_ERRORS = 100
 
 
@@ -33,14 +34,27 @@ class RowError:
     column: str
     message: str
 
-    def shown(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {"row": self.row, "case_id": self.case_id, "column": self.column, "message": self.message}
 
 
 @dataclass(frozen=True)
+class Import:
+    """A file that was entered."""
+
+    id: int
+    filename: str
+    rows: int
+    accepted: int
+    rejected: int
+    at: float
+    errors: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
 class Checked:
-    """A file that was looked at: the rows that can be entered, and what is wrong with the others."""
+    """A file that was checked: the rows that can be entered, and what is wrong with the others."""
 
     arrivals: list[Arrival]
     places: list[int]
@@ -50,20 +64,20 @@ class Checked:
     rejected: int
     columns: list[str]
 
-    def shown(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "rows": self.rows,
             "accepted": len(self.arrivals),
             "rejected": self.rejected,
             "columns": self.columns,
-            "errors": [error.shown() for error in self.errors[:SHOWN_ERRORS]],
+            "errors": [error.to_dict() for error in self.errors[:SHOWN_ERRORS]],
             "more_errors": max(len(self.errors) - SHOWN_ERRORS, 0),
         }
 
 
 def check_frame(frame: pd.DataFrame, model: Model | None) -> Checked:
-    """Look at every row; the frame itself must have a `case_id` column, and the model's features."""
+    """Check every row; the frame itself must have a `case_id` column, and the model's features."""
     if "case_id" not in frame:
         raise invalid("no-case-column", "the file has no column 'case_id'; name the column of ids so")
     frame = frame.reset_index(drop=True)
@@ -93,7 +107,7 @@ def check_frame(frame: pd.DataFrame, model: Model | None) -> Checked:
 
 def without_known(connection: sa.Connection, checked: Checked) -> Checked:
     """The same, with an error for every case that is in the ledger already."""
-    known = ledger.known_cases(connection, [arrival.case_id for arrival in checked.arrivals])
+    known = case_records.known_cases(connection, [arrival.case_id for arrival in checked.arrivals])
     if not known:
         return checked
     pairs = list(zip(checked.places, checked.arrivals, strict=True))
@@ -113,10 +127,8 @@ def without_known(connection: sa.Connection, checked: Checked) -> Checked:
     )
 
 
-def enter(
-    connection: sa.Connection, checked: Checked, filename: str, actor: Actor, at: float
-) -> dict[str, Any]:
-    """Enter the rows that can be; they wait for the next plan."""
+def enter(connection: sa.Connection, checked: Checked, filename: str, actor: Actor, at: float) -> int:
+    """Enter the rows that can be; they wait for the next plan. The import's id."""
     made = connection.execute(
         sa.insert(t.imports)
         .values(
@@ -126,12 +138,30 @@ def enter(
             rows=checked.rows,
             accepted=len(checked.arrivals),
             rejected=checked.rejected,
-            errors=json.dumps([error.shown() for error in checked.errors[:SHOWN_ERRORS]]),
+            errors=json.dumps([error.to_dict() for error in checked.errors[:SHOWN_ERRORS]]),
         )
         .returning(t.imports.c.id)
     ).scalar_one()
-    ledger.hold(connection, checked.arrivals, actor, at, int(made))
-    return {"id": int(made), **checked.shown()}
+    case_records.hold(connection, checked.arrivals, actor, at, int(made))
+    return int(made)
+
+
+def read_import(connection: sa.Connection, import_id: int) -> Import:
+    """One file that was entered."""
+    row = connection.execute(sa.select(t.imports).where(t.imports.c.id == import_id)).one_or_none()
+    if row is None:
+        raise not_found("import", import_id)
+    return _import(row)
+
+
+def list_imports(connection: sa.Connection, cut: Cut) -> Page[Import]:
+    """All files that were entered."""
+    return read_page(connection, sa.select(t.imports), t.imports.c.id, cut, _import)
+
+
+def _import(row: Any) -> Import:
+    errors = from_json(row.errors)
+    return Import(row.id, row.filename, row.rows, row.accepted, row.rejected, row.at, errors)
 
 
 def _id_text(value: Any) -> str | None:
@@ -147,8 +177,8 @@ def _id_errors(ids: pd.Series) -> list[RowError]:
         if not isinstance(case, str):
             errors.append(RowError(row, None, "case_id", "is empty"))
         elif not pattern.fullmatch(case):
-            said = "may hold letters, digits and _.:@+=~,|- only, at most 200"
-            errors.append(RowError(row, case[:200], "case_id", said))
+            message = "may hold letters, digits and _.:@+=~,|- only, at most 200"
+            errors.append(RowError(row, case[:200], "case_id", message))
         elif case in seen:
             errors.append(RowError(row, case, "case_id", "stands twice in the file"))
         else:

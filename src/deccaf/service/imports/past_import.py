@@ -6,20 +6,25 @@ It enters the ledger as a closed shift, so that models are fitted, and people ju
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import sqlalchemy as sa
 
 from deccaf.data.costs import MACHINE
+from deccaf.data.times import parse_times
+from deccaf.errors import DataError
 from deccaf.service.errors import invalid
 from deccaf.service.imports import case_import
 from deccaf.service.imports.case_import import Checked, RowError
-from deccaf.service.ledger import ledger
-from deccaf.service.ledger.ledger import Actor
+from deccaf.service.ledger import assignments, labels, people, shifts
+from deccaf.service.ledger.assignments import NewAssignment, numbers
 from deccaf.service.store import tables as t
+from deccaf.service.store.fields import MAKER
+from deccaf.service.store.keys import Actor
 
 TEAM = "team"
 NEEDED = ("case_id", "label", "expert_id", "decision")
@@ -28,7 +33,7 @@ _CHUNK = 2_000
 
 @dataclass(frozen=True, eq=False)
 class Past:
-    """A file of history that was looked at."""
+    """A file of history that was checked."""
 
     checked: Checked
     labels: list[str]
@@ -39,7 +44,7 @@ class Past:
 
 
 def check_past(frame: pd.DataFrame) -> Past:
-    """Look at every row; the columns `label`, `expert_id` and `decision` are kept apart from the features."""
+    """Check every row; the columns `label`, `expert_id` and `decision` are kept apart from the features."""
     missing = [name for name in NEEDED if name not in frame]
     if missing:
         raise invalid("missing-columns", f"column {missing[0]!r}: missing; a history has {', '.join(NEEDED)}")
@@ -67,116 +72,63 @@ def check_past(frame: pd.DataFrame) -> Past:
     )
 
 
+class _Row(NamedTuple):
+    """A decided case to be entered."""
+
+    case_id: str
+    label: str
+    expert: str
+    decision: str
+    arrived_at: float
+
+
 def enter_past(connection: sa.Connection, past: Past, filename: str, who: Actor, at: float) -> int:
     """Enter a history; how many cases."""
     checked = case_import.without_known(connection, past.checked)
-    kept = {arrival.case_id for arrival in checked.arrivals}
-    rows = [
-        (arrival, label, expert, decision)
-        for arrival, label, expert, decision in zip(
-            past.checked.arrivals, past.labels, past.experts, past.decisions, strict=True
-        )
-        if arrival.case_id in kept
-    ]
-    latest = max(past.ages, default=0)
-    came = {
-        arrival.case_id: at - 10.0 - (latest - age)
-        for arrival, age in zip(past.checked.arrivals, past.ages, strict=True)
-    }
+    rows = _rows(past, {arrival.case_id for arrival in checked.arrivals}, at)
     if not rows:
         raise invalid("nothing-new", "no row of the file can be entered: see the preview")
-    made = case_import.enter(connection, checked, filename, who, at)
-    people = sorted({expert for _, _, expert, _ in rows})
-    _know_people(connection, people, who, at)
-    shift, pricing = _closed_shift(connection, made["id"], people, [row[2] for row in rows], at)
-    unknown = ledger.numbers([None] * (len(people) + 1))
+    import_id = case_import.enter(connection, checked, filename, who, at)
+    load = Counter(row.expert for row in rows)
+    team = people.add_unknown(connection, sorted(load), TEAM, who, at)
+    used = {MACHINE: 0, **{name: load[name] for name in sorted(load)}}
+    shift, pricing = shifts.enter_closed_shift(connection, f"history {import_id}", team, used, at)
+    unknown = numbers([None] * len(used))
+    made = [NewAssignment(r.case_id, r.expert, "decided", "history", unknown, 0.0, 0.0, 1.0) for r in rows]
+    assignments.insert(connection, made, shift, pricing, at)
     for start in range(0, len(rows), _CHUNK):
-        part = rows[start : start + _CHUNK]
-        connection.execute(
-            sa.insert(t.assignments), [_assignment(r, shift, pricing, unknown, at) for r in part]
-        )
-        connection.execute(
-            sa.insert(t.decisions),
-            [
-                {"case_id": a.case_id, "maker": e, "decision": m, "seconds": None, "at": at}
-                for a, _, e, m in part
-            ],
-        )
-        connection.execute(
-            sa.update(t.cases)
-            .where(t.cases.c.case_id == sa.bindparam("of_case"))
-            .values(status="decided", arrived_at=sa.bindparam("came")),
-            [{"of_case": a.case_id, "came": came[a.case_id]} for a, *_ in part],
-        )
-    for start in range(0, len(rows), _CHUNK):
-        part = rows[start : start + _CHUNK]
-        ledger.label(connection, [(a.case_id, y) for a, y, _, _ in part], who, at)
+        _settle(connection, rows[start : start + _CHUNK], who, at)
     return len(rows)
 
 
-def _assignment(
-    row: tuple[Any, str, str, str], shift: int, pricing: int, unknown: str, at: float
-) -> dict[str, Any]:
-    arrival, _, expert, _ = row
-    return {
-        "case_id": arrival.case_id,
-        "shift_id": shift,
-        "maker": expert,
-        "state": "decided",
-        "method": "history",
-        "pricing_id": pricing,
-        "losses": unknown,
-        "expected_loss": 0.0,
-        "price": 0.0,
-        "propensity": 1.0,
-        "created_at": at,
-        "changed_at": at,
-    }
-
-
-def _know_people(connection: sa.Connection, people: list[str], who: Actor, at: float) -> None:
-    known = set(connection.execute(sa.select(t.experts.c.name)).scalars())
-    team = connection.execute(sa.select(t.teams.c.id).order_by(t.teams.c.id).limit(1)).scalar()
-    if team is None:
-        made = sa.insert(t.teams).values(name=TEAM, created_at=at).returning(t.teams.c.id)
-        team = connection.execute(made).scalar_one()
-        ledger.record(connection, "team added", at, who, team=TEAM)
-    for name in people:
-        if name not in known:
-            facts = {"name": name, "display": name, "active": True, "team_id": team, "created_at": at}
-            connection.execute(sa.insert(t.experts).values(**facts))
-            ledger.record(connection, "expert added", at, who, None, None, name)
-
-
-def _closed_shift(
-    connection: sa.Connection, number: int, people: list[str], experts: list[str], at: float
-) -> tuple[int, int]:
-    """A shift that is over, with everybody on it; its id and that of its (empty) prices."""
-    team = connection.execute(sa.select(t.teams.c.id).order_by(t.teams.c.id).limit(1)).scalar_one()
-    facts = {"starts_at": at - 2.0, "ends_at": at - 1.0, "random_share": 0.0, "state": "closed"}
-    values = {"name": f"history {number}", "team_id": team, **facts}
-    shift = connection.execute(sa.insert(t.shifts).values(**values).returning(t.shifts.c.id)).scalar_one()
-    load = pd.Series(experts).value_counts()
-    rows = [
-        {
-            "shift_id": shift,
-            "maker": maker,
-            "capacity": None,
-            "lower": 0,
-            "used": int(load.get(maker, 0)),
-            "absent": False,
-        }
-        for maker in (MACHINE, *people)
+def _rows(past: Past, new: set[str], at: float) -> list[_Row]:
+    """The rows of cases that are new; they arrived one second apart for every rank in time."""
+    latest = max(past.ages, default=0)
+    together = zip(past.checked.arrivals, past.labels, past.experts, past.decisions, past.ages, strict=True)
+    return [
+        _Row(arrival.case_id, label, expert, decision, at - 10.0 - (latest - age))
+        for arrival, label, expert, decision, age in together
+        if arrival.case_id in new
     ]
-    connection.execute(sa.insert(t.roster), rows)
-    makers = (MACHINE, *people)
-    pricing = ledger.write_prices(connection, shift, makers, np.zeros(len(makers)), "history", None, at)
-    return int(shift), pricing
+
+
+def _settle(connection: sa.Connection, rows: list[_Row], who: Actor, at: float) -> None:
+    """The decisions and labels of cases, and when the cases arrived."""
+    decided = [
+        {"case_id": row.case_id, "maker": row.expert, "decision": row.decision, "seconds": None, "at": at}
+        for row in rows
+    ]
+    connection.execute(sa.insert(t.decisions), decided)
+    connection.execute(
+        sa.update(t.cases)
+        .where(t.cases.c.case_id == sa.bindparam("of_case"))
+        .values(status="decided", arrived_at=sa.bindparam("came")),
+        [{"of_case": row.case_id, "came": row.arrived_at} for row in rows],
+    )
+    labels.label(connection, [(row.case_id, row.label) for row in rows], who, at)
 
 
 def _errors(frame: pd.DataFrame) -> list[RowError]:
-    from deccaf.service.web.api.common import MAKER
-
     errors = []
     ids = frame["case_id"].astype("str")
     for name in ("label", "decision", "expert_id"):
@@ -193,9 +145,10 @@ def _ranks(frame: pd.DataFrame) -> np.ndarray:
     """0 for the oldest; cases of one time have one rank."""
     if "time" not in frame:
         return np.arange(len(frame))
-    times = frame["time"]
-    if not pd.api.types.is_numeric_dtype(times.dtype):
-        times = pd.to_datetime(times, errors="coerce", utc=True)
+    try:
+        times = parse_times(frame["time"]).values
+    except DataError as error:
+        raise invalid("unreadable-times", str(error)) from error
     ranks = times.rank(method="dense", na_option="top").to_numpy(np.float64)
     return np.asarray(ranks, np.int64)
 

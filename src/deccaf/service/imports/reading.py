@@ -1,6 +1,6 @@
 """Reads files that strangers send, in a process of its own with little memory and little time.
 
-Whatever a file does to its reader (a parquet file of a few kilobytes can unfold to terabytes), the service
+Whatever a file does to its reader (a parquet file of a few kilobytes can unpack to terabytes), the service
 goes on. The readers are forked from a clean process that has everything imported, so one starts in
 milliseconds.
 """
@@ -66,15 +66,15 @@ def _in_a_child(work: Callable[..., None], path: Path, out: Path, rows: int, col
     child.start()
     theirs.close()
     try:
-        told: Any = ours.recv() if ours.poll(WAIT_SECONDS) else "it took too long to read"
+        problem: Any = ours.recv() if ours.poll(WAIT_SECONDS) else "it took too long to read"
     except EOFError:
-        told = "reading it took more memory or time than a file may take"
+        problem = "reading it took more memory or time than a file may take"
     finally:
         child.kill()
         child.join()
         ours.close()
-    if told is not None:
-        raise invalid("unreadable-file", str(told))
+    if problem is not None:
+        raise invalid("unreadable-file", str(problem))
 
 
 def _confined(
@@ -85,6 +85,7 @@ def _confined(
     rows: int,
     columns: int,
 ) -> None:
+    pa.allocate_buffer(64)  # Arrow's allocator reserves a gigabyte at its first use: before the limit is set
     if sys.platform == "linux":
         most = _data_bytes() + MEMORY
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
@@ -115,7 +116,7 @@ def _nothing(path: Path, out: Path, rows: int, columns: int) -> None:
 def _read_table(path: Path, out: Path, rows: int, columns: int) -> None:
     if path.suffix == ".parquet":
         _check_parquet(path, rows, columns)
-    frame = read_frame(path)
+    frame = read_frame(path, text=("case_id", "expert_id"))
     if len(frame) > rows or frame.shape[1] > columns:
         raise DataError(f"{len(frame):,} rows x {frame.shape[1]:,} columns; at most {rows:,} x {columns:,}")
     if frame.empty:
@@ -139,7 +140,7 @@ def _check_parquet(path: Path, rows: int, columns: int) -> None:
 
 
 def _check_texts(path: Path) -> None:
-    """No text is too long, looked up where each stands once: repeated ones are small until unfolded."""
+    """No text is too long, checked in the dictionary: repeated texts are small until unpacked."""
     kinds = pa.parquet.read_schema(path)
     texts = [
         field.name

@@ -1,1 +1,22 @@
-"""Every change of cases, assignments and rosters, as functions over an open transaction."""
+"""What is on record, and every change of it, as functions over an open transaction.
+
+| module | what it keeps |
+|---|---|
+| `trail` | the audit trail: one line for everything that happened |
+| `people` | teams and experts |
+| `shifts` | shifts and their rosters, the shift that runs now |
+| `roster` | how a roster changes during the day |
+| `desk` | a shift under lock: who has room at which price |
+| `routing` | the choice of a maker for one case (no database) |
+| `case_records` | cases: entering them, looking at them |
+| `assignments` | who has which case and why: the one place that inserts assignments |
+| `placing` | giving cases to somebody |
+| `claims` | a reviewer's day: claim, decide, hand back; claims that expire |
+| `labels` | what the truth turned out to be |
+| `versions` | model files and which one is in force |
+| `check` | whether everything adds up |
+
+Whoever takes or gives back capacity locks the shift first (`desk.open_desk`), then assignments, then
+cases; so changes of one shift take turns, and no two wait for each other in a circle. Counting is done by
+conditional updates, with constraints of the database behind them.
+"""

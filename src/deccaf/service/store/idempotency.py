@@ -1,4 +1,4 @@
-"""Answers that can be asked for again: with an `Idempotency-Key` a request is done once."""
+"""Idempotency: a request sent again with the same `Idempotency-Key` is done once, and answered as before."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from deccaf.service.errors import RefusedError
-from deccaf.service.ledger.ledger import Actor
 from deccaf.service.store import tables as t
+from deccaf.service.store.keys import Actor
 
 KEPT_SECONDS = 7 * 24 * 3600.0
 
@@ -53,7 +53,7 @@ def earlier(connection: sa.Connection, calls: Sequence[Call]) -> list[Answer | N
 
 
 def remember(connection: sa.Connection, made: Sequence[tuple[Call, Answer]], at: float) -> None:
-    """Keep answers in the transaction of the changes that they tell of."""
+    """Keep answers in the transaction of the changes that they report."""
     rows = [
         {
             "key_id": call.actor.key_id,

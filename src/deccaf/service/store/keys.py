@@ -8,19 +8,41 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
 from deccaf.service.errors import RefusedError, invalid, not_found
-from deccaf.service.ledger.ledger import Actor
 from deccaf.service.store import database
 from deccaf.service.store import tables as t
+from deccaf.service.store.listing import Cut, Page, read_page
 
 ROLES = ("lead", "reviewer", "machine")
 PREFIX = "deccaf_"
 REMEMBERED_SECONDS = 2.0
 _MOST_REMEMBERED = 10_000
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Who asks for a change: the key's id, its role, and for a reviewer the expert."""
+
+    key_id: int | None
+    role: str = "lead"
+    expert: str | None = None
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key as it is on record: without its secret."""
+
+    id: int
+    name: str
+    role: str
+    expert: str | None
+    created_at: float
+    revoked_at: float | None
 
 
 def create_key(
@@ -48,6 +70,12 @@ def revoke_key(connection: sa.Connection, key_id: int, at: float) -> None:
     )
     if done.rowcount != 1:
         raise not_found("key in use", key_id)
+
+
+def list_keys(connection: sa.Connection, cut: Cut) -> Page[Key]:
+    """All keys, in use or not."""
+    columns = t.keys.c["id", "name", "role", "expert", "created_at", "revoked_at"]
+    return read_page(connection, sa.select(*columns), t.keys.c.id, cut, lambda row: Key(*row))
 
 
 def any_keys(engine: sa.Engine) -> bool:

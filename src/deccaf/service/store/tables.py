@@ -170,6 +170,7 @@ assignments = _table(
     _ref("pricing_id", "pricings.id"),
     sa.Column("model_id", _Id),
     sa.Column("losses", sa.Text, nullable=False),
+    sa.Column("objective", sa.Text),
     sa.Column("machine_says", sa.Text),
     sa.Column("expected_loss", sa.Double, nullable=False),
     sa.Column("price", sa.Double, nullable=False),

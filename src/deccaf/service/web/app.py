@@ -21,7 +21,7 @@ from deccaf.service.errors import RefusedError
 from deccaf.service.store import database
 from deccaf.service.web.api import cases, health, models, people, plans, queue, reports, shifts
 from deccaf.service.web.api.common import Problem
-from deccaf.service.web.limits import LimitsMiddleware, problem
+from deccaf.service.web.middleware import LimitsMiddleware, problem
 from deccaf.service.web.pages import routers
 
 log = logging.getLogger("deccaf.service")

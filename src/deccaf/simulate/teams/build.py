@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from deccaf.data.cases import Cases
 from deccaf.data.costs import Costs
-from deccaf.data.tables import Cases
 from deccaf.errors import ConfigError, DataError, did_you_mean
 from deccaf.simulate.seeds import Seed
 from deccaf.simulate.teams.config import FeaturesTable, Group, Normal, TeamConfig

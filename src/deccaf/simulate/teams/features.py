@@ -15,8 +15,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from deccaf.data.cases import Cases
 from deccaf.data.schema import require_columns
-from deccaf.data.tables import Cases, Codes
+from deccaf.data.values import Codes
 from deccaf.errors import ConfigError, DataError, did_you_mean
 
 Array = NDArray[np.float64]

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from deccaf.data.costs import MACHINE, Class
+from deccaf.data.names import names_of
 from deccaf.data.schema import require_columns
-from deccaf.data.tables import names_of
 from deccaf.errors import DataError, show
 from deccaf.simulate.teams.features import Array, TeamFeatures
 

@@ -11,8 +11,8 @@ from typing import Self
 
 import numpy as np
 
+from deccaf.data.cases import Cases
 from deccaf.data.costs import Costs
-from deccaf.data.tables import Cases
 from deccaf.errors import ConfigError, DataError, did_you_mean
 from deccaf.simulate.teams.config import CostTarget, Group
 from deccaf.simulate.teams.features import Array, TeamFeatures, truth_of

@@ -27,8 +27,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from deccaf.data.cases import Cases
 from deccaf.data.costs import Class, Costs
-from deccaf.data.tables import Cases, Codes
+from deccaf.data.values import Codes
 from deccaf.errors import ConfigError, did_you_mean
 from deccaf.simulate.seeds import Seed, root_of, stream
 from deccaf.simulate.teams.config import Group

@@ -1,1 +1,1 @@
-"""The HTTP API, one file for each thing that people and programs ask for."""
+"""The HTTP API, one module for each thing that programs and people ask for; `common` is what these share."""

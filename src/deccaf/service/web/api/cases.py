@@ -17,40 +17,34 @@ from pydantic import Field
 from deccaf.errors import DataError
 from deccaf.service.core import Service
 from deccaf.service.decide.arrivals import Incoming
-from deccaf.service.errors import RefusedError, invalid
+from deccaf.service.errors import RefusedError, conflict, invalid
 from deccaf.service.imports import case_import, reading
-from deccaf.service.ledger import ledger
-from deccaf.service.ledger.ledger import Actor, Arrival
-from deccaf.service.store import tables as t
+from deccaf.service.imports.case_import import Import
+from deccaf.service.ledger import case_records, labels
+from deccaf.service.ledger.case_records import Arrival
+from deccaf.service.store.fields import LONGEST_TEXT, CaseId, Class, Maker, Strict
 from deccaf.service.store.idempotency import Call
+from deccaf.service.store.listing import Cut
+from deccaf.service.web.api.case_json import brief_json, case_json
 from deccaf.service.web.api.common import (
     After,
     Anyone,
-    CaseId,
-    CasePath,
-    Class,
-    Here,
-    Id,
     IdempotencyKey,
     LeadOrMachine,
     Limit,
-    Maker,
-    Strict,
-    as_json,
-    as_time,
     call_of,
-    known_class,
-    need_one,
-    page,
+    page_json,
     problems,
+    receive_file,
     send,
 )
+from deccaf.service.web.common import CasePath, Here, Id, as_time, classes_of, known_class
 
 router = APIRouter(prefix="/v1", tags=["cases"], responses=problems(404, 409))
 
 MOST_COLUMNS = 2_000
 
-Text = Annotated[str, Field(max_length=case_import.LONGEST_TEXT)]
+Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
 Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e300, le=1e300)]
 Value = bool | Annotated[int, Field(ge=-(2**53), le=2**53)] | Number | Text | None
 ColumnName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]*$")]
@@ -105,7 +99,7 @@ async def add_case(
         case_id=case.case_id,
         features=case.features,
         losses=case.losses,
-        says=None if case.machine_decision is None else _said(here, case),
+        says=_machine_decision(here, case),
         excluded=tuple(case.excluded),
         shift_id=case.shift,
     )
@@ -133,11 +127,11 @@ async def add_cases(
     arrivals = [_arrival(here, case) for case in many.cases]
 
     def change(connection: sa.Connection, at: float) -> dict[str, Any]:
-        known = ledger.known_cases(connection, ids)
+        known = case_records.known_cases(connection, ids)
         if known:
-            said = f"{len(known)} case(s) are in the ledger already, first: {min(known)!r}"
-            raise RefusedError(409, "known-case", said)
-        ledger.hold(connection, arrivals, who, at)
+            detail = f"{len(known)} case(s) are in the ledger already, first: {min(known)!r}"
+            raise conflict("known-case", detail)
+        case_records.hold(connection, arrivals, who, at)
         return {"accepted": len(arrivals)}
 
     return send(await here.change(await call_of(request, who, key), change, 201))
@@ -152,60 +146,13 @@ def list_cases(
     after: After = None,
 ) -> dict[str, Any]:
     """Cases in order of arrival."""
-    c = t.cases.c
-    query = sa.select(*c["id", "case_id", "status", "arrived_at", "label"])
-    if status is not None:
-        query = query.where(c.status == status)
-    return here.read(lambda connection: page(connection, query, c.id, limit, after, _brief))
+    return page_json(here.read(lambda c: case_records.list_cases(c, status, Cut(limit, after))), brief_json)
 
 
 @router.get("/cases/{case_id}")
 def get_case(case_id: CasePath, here: Here, who: Anyone) -> dict[str, Any]:
     """A case: features, who has or decided it and why, and its history."""
-    return here.read(lambda connection: shown_case(connection, case_id, who))
-
-
-def shown_case(connection: sa.Connection, case_id: str, who: Actor) -> dict[str, Any]:
-    """A case as the API gives it; a reviewer sees only cases that are theirs, and no one else's losses."""
-    row = connection.execute(sa.select(t.cases).where(t.cases.c.case_id == case_id)).one_or_none()
-    a = t.assignments.c
-    query = sa.select(t.assignments).where(a.case_id == case_id, a.state.in_(t.LIVE))
-    live = None if row is None else connection.execute(query).one_or_none()
-    if who.role == "reviewer" and (live is None or live.maker != who.expert):
-        row = None
-    row = need_one(row, "case", case_id)
-    facts = {**_brief(row), "features": as_json(row.features)}
-    if live is not None and who.role == "reviewer":
-        return {**facts, "label": None, "claimed_until": as_time(live.claimed_until)}
-    assignment = None
-    if live is not None:
-        assignment = {
-            "maker": live.maker,
-            "state": live.state,
-            "shift": live.shift_id,
-            "expected_loss": live.expected_loss,
-            "price": live.price,
-            "created_at": as_time(live.created_at),
-            "claimed_until": as_time(live.claimed_until),
-            "reason": ledger.reason_of(connection, live),
-        }
-    said = connection.execute(sa.select(t.decisions).where(t.decisions.c.case_id == case_id)).one_or_none()
-    decision = None
-    if said is not None:
-        decision = {"maker": said.maker, "decision": as_json(said.decision), "at": as_time(said.at)}
-    h = t.history.c
-    events = connection.execute(sa.select(t.history).where(h.case_id == case_id).order_by(h.id)).all()
-    history = [
-        {"at": as_time(e.at), "kind": e.kind, "maker": e.maker, "key": e.key_id, "data": as_json(e.data)}
-        for e in events
-    ]
-    return {
-        **facts,
-        "excluded": as_json(row.excluded),
-        "assignment": assignment,
-        "decision": decision,
-        "history": history,
-    }
+    return case_json(here.read(lambda connection: case_records.read_case(connection, case_id, who)), who)
 
 
 @router.post(
@@ -245,13 +192,13 @@ async def import_file(
         found = case_import.without_known(connection, checked)
         if found.rejected and not skip_bad:
             raise invalid(
-                "bad-rows", f"{found.rejected} of {found.rows} rows cannot be used", **found.shown()
+                "bad-rows", f"{found.rejected} of {found.rows} rows cannot be used", **found.to_dict()
             )
-        return case_import.enter(connection, found, filename, who, at)
+        return {"id": case_import.enter(connection, found, filename, who, at), **found.to_dict()}
 
     if dry_run:
         found = await to_thread.run_sync(here.read, lambda c: case_import.without_known(c, checked))
-        return Response(json.dumps(found.shown()), 200, media_type="application/json")
+        return Response(json.dumps(found.to_dict()), 200, media_type="application/json")
     call = Call(who, key, hashlib.sha256(f"import {request.url.query} {digest}".encode()).hexdigest())
     return send(await here.change(call, change, 201))
 
@@ -259,18 +206,13 @@ async def import_file(
 @router.get("/imports")
 def list_imports(here: Here, who: LeadOrMachine, limit: Limit = 100, after: After = None) -> dict[str, Any]:
     """Files that were entered."""
-    return here.read(lambda c: page(c, sa.select(t.imports), t.imports.c.id, limit, after, _import))
+    return page_json(here.read(lambda c: case_import.list_imports(c, Cut(limit, after))), _import)
 
 
 @router.get("/imports/{import_id}")
 def get_import(import_id: Id, here: Here, who: LeadOrMachine) -> dict[str, Any]:
     """One file that was entered, with the errors of its rows."""
-
-    def look(connection: sa.Connection) -> dict[str, Any]:
-        row = connection.execute(sa.select(t.imports).where(t.imports.c.id == import_id)).one_or_none()
-        return _import(need_one(row, "import", import_id))
-
-    return here.read(look)
+    return _import(here.read(lambda connection: case_import.read_import(connection, import_id)))
 
 
 @router.post("/labels")
@@ -278,26 +220,16 @@ async def add_labels(
     many: ManyLabels, request: Request, here: Here, who: LeadOrMachine, key: IdempotencyKey = None
 ) -> Response:
     """Write down what the truth of some cases turned out to be; all of them, or none."""
-    classes = here.models.active.classes if here.models.active else ()
+    classes = classes_of(here)
     rows = [(label.case_id, known_class(label.label, classes)) for label in many.labels]
     if len({case for case, _ in rows}) < len(rows):
         raise invalid("label-twice", "a case stands twice among the labels")
 
     def change(connection: sa.Connection, at: float) -> dict[str, Any]:
-        ledger.label(connection, rows, who, at)
+        labels.label(connection, rows, who, at)
         return {"accepted": len(rows)}
 
     return send(await here.change(await call_of(request, who, key), change))
-
-
-async def receive_file(request: Request, folder: Path, suffix: str) -> tuple[Path, str]:
-    """Write the body to a file as it arrives; the path and the content's SHA-256."""
-    path, digest = folder / f"upload{suffix}", hashlib.sha256()
-    with path.open("wb") as file:
-        async for part in request.stream():
-            digest.update(part)
-            file.write(part)
-    return path, digest.hexdigest()
 
 
 def _suffix(request: Request) -> str:
@@ -308,8 +240,8 @@ def _suffix(request: Request) -> str:
         "application/x-parquet": ".parquet",
     }
     if kind not in known:
-        said = "send text/csv or application/vnd.apache.parquet as Content-Type"
-        raise RefusedError(415, "unknown-kind", said)
+        detail = "send text/csv or application/vnd.apache.parquet as Content-Type"
+        raise RefusedError(415, "unknown-kind", detail)
     return known[kind]
 
 
@@ -317,34 +249,27 @@ def _check(here: Service, case: NewCase) -> None:
     """What the model could not score is refused at the door; without a model anything is kept."""
     if case.losses is None and here.models.active is not None:
         here.models.active.check(case.features)
-    if case.machine_decision is not None:
-        _said(here, case)
+    _machine_decision(here, case)
 
 
-def _said(here: Service, case: NewCase) -> str:
-    classes = here.models.active.classes if here.models.active else ()
-    assert case.machine_decision is not None
-    return known_class(case.machine_decision, classes)
+def _machine_decision(here: Service, case: NewCase) -> str | None:
+    return None if case.machine_decision is None else known_class(case.machine_decision, classes_of(here))
 
 
 def _arrival(here: Service, case: NewCase) -> Arrival:
     given = None
     if case.losses is not None:
-        says = None if case.machine_decision is None else _said(here, case)
-        given = json.dumps({"losses": case.losses, "says": says})
+        given = json.dumps({"losses": case.losses, "says": _machine_decision(here, case)})
     return Arrival(case.case_id, json.dumps(case.features), given=given, excluded=tuple(case.excluded))
 
 
-def _brief(row: Any) -> dict[str, Any]:
+def _import(entered: Import) -> dict[str, Any]:
     return {
-        "id": row.id,
-        "case_id": row.case_id,
-        "status": row.status,
-        "arrived_at": as_time(row.arrived_at),
-        "label": as_json(row.label),
+        "id": entered.id,
+        "filename": entered.filename,
+        "rows": entered.rows,
+        "accepted": entered.accepted,
+        "rejected": entered.rejected,
+        "at": as_time(entered.at),
+        "errors": entered.errors,
     }
-
-
-def _import(row: Any) -> dict[str, Any]:
-    facts = {name: getattr(row, name) for name in ("id", "filename", "rows", "accepted", "rejected")}
-    return {**facts, "at": as_time(row.at), "errors": as_json(row.errors)}

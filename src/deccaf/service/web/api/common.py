@@ -1,49 +1,24 @@
-"""What all routes share: who asks, what an answer looks like, how lists are cut into pages."""
+"""What all routes of the API share: who asks, what an answer looks like, how lists are cut into pages."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-import sqlalchemy as sa
 from anyio import to_thread
-from fastapi import Depends, Header, Path, Query, Request, Response
+from fastapi import Depends, Header, Query, Request, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import BaseModel
 
-from deccaf.service.core import Service
-from deccaf.service.errors import RefusedError, invalid
-from deccaf.service.imports.case_import import CASE_ID
-from deccaf.service.ledger.ledger import Actor
+from deccaf.service.errors import RefusedError
 from deccaf.service.store.idempotency import Answer, Call
-from deccaf.service.store.keys import KeyRing
-
-MAKER = r"^[A-Za-z0-9_.:@+=~-]{1,100}$"
-MOST_CASES = 10_000_000
-
-CaseId = Annotated[str, Field(pattern=CASE_ID, examples=["a17"])]
-Maker = Annotated[str, Field(pattern=MAKER, examples=["analyst_1"])]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:@+=~ -]{1,100}$", examples=["desk 1"])]
-Count = Annotated[int, Field(ge=0, le=MOST_CASES)]
-Class = Annotated[int, Field(ge=-(2**53), le=2**53)] | Annotated[str, Field(min_length=1, max_length=200)]
-Time = Annotated[
-    AwareDatetime, Field(ge=datetime(2000, 1, 1, tzinfo=UTC), le=datetime(2200, 1, 1, tzinfo=UTC))
-]
-Id = Annotated[int, Path(ge=1, le=2**31)]
-CasePath = Annotated[str, Path(pattern=CASE_ID)]
-MakerPath = Annotated[str, Path(pattern=MAKER)]
+from deccaf.service.store.keys import Actor, KeyRing
+from deccaf.service.store.listing import Page
 
 _bearer = HTTPBearer(auto_error=False, description="An API key, from `deccaf serve --init` or POST /v1/keys.")
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-
-
-class Strict(BaseModel):
-    """A request's body: no keys but its own."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class Problem(BaseModel):
@@ -57,7 +32,7 @@ class Problem(BaseModel):
 
 def problems(*more: int) -> dict[int | str, dict[str, Any]]:
     """The errors that a route documents, beside those that every route has."""
-    said = {
+    meanings = {
         400: "The request cannot be read.",
         401: "No key, or an unknown one.",
         403: "The key's role does not allow it.",
@@ -69,16 +44,7 @@ def problems(*more: int) -> dict[int | str, dict[str, Any]]:
         503: "The database is away; try again.",
     }
     codes = {400, 401, 403, 413, 415, 422, 503, *more}
-    return {code: {"description": said[code], "content": _PROBLEM} for code in sorted(codes)}
-
-
-async def service_of(request: Request) -> Service:
-    """The service behind the app; a coroutine, as others would wait for a thread."""
-    service: Service = request.app.state.service
-    return service
-
-
-Here = Annotated[Service, Depends(service_of)]
+    return {code: {"description": meanings[code], "content": _PROBLEM} for code in sorted(codes)}
 
 
 def allow(*roles: str) -> Callable[..., Awaitable[Actor]]:
@@ -139,52 +105,25 @@ def send(answer: Answer) -> Response:
     return JsonResponse(answer.body, answer.status, headers)
 
 
-def as_time(value: float | None) -> str | None:
-    """Seconds since 1970 as ISO 8601."""
-    return None if value is None else datetime.fromtimestamp(value, UTC).isoformat(timespec="milliseconds")
-
-
-def as_json(text: str | None) -> Any:
-    """JSON text from the ledger, or None."""
-    return None if text is None else json.loads(text)
-
-
-# --- pages ------------------------------------------------------------------------------------------------
+# --- lists ------------------------------------------------------------------------------------------------
 
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="At most so many items.")]
 After = Annotated[int | None, Query(ge=0, le=2**62, description="`next` of the page before.")]
 
-Row = TypeVar("Row")
+Item = TypeVar("Item")
 
 
-def page(
-    connection: sa.Connection,
-    query: sa.Select[Any],
-    column: sa.ColumnElement[int],
-    limit: int,
-    after: int | None,
-    show: Callable[[Any], dict[str, Any]],
-) -> dict[str, Any]:
-    """A part of a list, in order of `column`, with where the next part begins."""
-    if after is not None:
-        query = query.where(column > after)
-    rows = connection.execute(query.order_by(column).limit(limit + 1)).all()
-    kept = rows[:limit]
-    following = getattr(kept[-1], column.key or "id") if len(rows) > limit else None
-    return {"items": [show(row) for row in kept], "next": following}
+def page_json(page: Page[Item], as_json: Callable[[Item], dict[str, Any]]) -> dict[str, Any]:
+    """A page of a list, with where the next one begins."""
+    return {"items": [as_json(item) for item in page.items], "next": page.next}
 
 
-def need_one(found: Any, what: str, name: object) -> Any:
-    """What was found, or 404."""
-    if found is None:
-        raise RefusedError(404, "not-found", f"there is no {what} {name!r}")
-    return found
-
-
-def known_class(value: int | str, classes: tuple[int | str, ...]) -> str:
-    """A decision or a label as JSON, if it is one of the classes; without a model anything may be one."""
-    if classes and value not in classes:
-        allowed = ", ".join(map(repr, classes))
-        raise invalid("unknown-class", f"{value!r} is none of the classes: {allowed}")
-    return json.dumps(value)
+async def receive_file(request: Request, folder: Path, suffix: str) -> tuple[Path, str]:
+    """Write the body to a file as it arrives; the path and the content's SHA-256."""
+    path, digest = folder / f"upload{suffix}", hashlib.sha256()
+    with path.open("wb") as file:
+        async for part in request.stream():
+            digest.update(part)
+            file.write(part)
+    return path, digest.hexdigest()

@@ -10,7 +10,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from deccaf import __version__
 from deccaf.service.errors import RefusedError
-from deccaf.service.web.api.common import Here, LeadOrMachine, problems
+from deccaf.service.web.api.common import LeadOrMachine, problems
+from deccaf.service.web.common import Here
 
 router = APIRouter(tags=["health"])
 
@@ -33,5 +34,5 @@ def ready(here: Here) -> dict[str, str]:
 @router.get("/metrics", responses=problems(), response_class=PlainTextResponse)
 def metrics(here: Here, who: LeadOrMachine) -> Response:
     """Numbers for Prometheus."""
-    here.read(lambda connection: here.metrics.look(connection, time.time()))
+    here.read(lambda connection: here.metrics.read(connection, time.time()))
     return Response(generate_latest(here.metrics.registry), media_type=CONTENT_TYPE_LATEST)

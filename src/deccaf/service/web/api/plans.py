@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import sqlalchemy as sa
@@ -10,27 +11,23 @@ from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
-from deccaf.service.decide import plans
-from deccaf.service.ledger import ledger
-from deccaf.service.store import tables as t
+from deccaf.data.config import ConstraintsTable
+from deccaf.service.decide import drafting, plans
+from deccaf.service.decide.plans import PlanRecord
+from deccaf.service.ledger import shifts
+from deccaf.service.store.fields import CaseId, Maker, Strict
+from deccaf.service.store.listing import Cut
 from deccaf.service.web.api.common import (
     After,
-    CaseId,
-    Here,
-    Id,
     IdempotencyKey,
     Lead,
     Limit,
-    Maker,
-    Strict,
-    as_json,
-    as_time,
     call_of,
-    need_one,
-    page,
+    page_json,
     problems,
     send,
 )
+from deccaf.service.web.common import Here, Id, as_time
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"], responses=problems(404, 409))
 
@@ -40,6 +37,8 @@ class NewPlan(Strict):
 
     shift: Annotated[int, Field(ge=1, le=2**31)] | None = None
     case_ids: Annotated[list[CaseId], Field(min_length=1, max_length=10_000)] | None = None
+    constraints: ConstraintsTable | None = None
+    """What the plan must grant beside everybody's limits: a `[constraints]` table of a configuration file."""
 
 
 class WhatIf(Strict):
@@ -52,34 +51,35 @@ class WhatIf(Strict):
 
 @router.post("", status_code=201)
 async def draft_plan(
-    wish: NewPlan, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
+    wanted: NewPlan, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
     """Draft the plan of least expected cost within everybody's limits. Nobody is bound by a draft."""
     call = await call_of(request, who, key)
 
-    def look(connection: sa.Connection) -> plans.Waiting:
-        shift = ledger.current_shift(connection, time.time()) if wish.shift is None else wish.shift
-        return plans.waiting_cases(connection, need_one(shift, "shift that runs", "now"), wish.case_ids)
+    def look(connection: sa.Connection) -> drafting.Waiting:
+        shift = shifts.need_current(connection, time.time()) if wanted.shift is None else wanted.shift
+        return drafting.waiting_cases(connection, shift, wanted.case_ids)
 
     waiting = await to_thread.run_sync(here.read, look)
-    draft = await to_thread.run_sync(plans.make_draft, waiting, here.models.active)
-    return send(
-        await here.change(call, lambda c, at: plans.save_draft(c, waiting.shift_id, draft, who, at), 201)
-    )
+    draft = await to_thread.run_sync(drafting.make_draft, waiting, here.models.active, wanted.constraints)
+
+    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
+        made = plans.save_draft(connection, waiting.shift_id, draft, who, at)
+        return {"id": made, "state": "draft", "shift": waiting.shift_id, **draft.summary}
+
+    return send(await here.change(call, change, 201))
 
 
 @router.get("")
 def list_plans(here: Here, who: Lead, limit: Limit = 100, after: After = None) -> dict[str, Any]:
     """All plans."""
-    names = ("id", "shift_id", "model_id", "state", "created_at", "committed_at", "cases", "summary")
-    query = sa.select(*[t.plans.c[name] for name in names])
-    return here.read(lambda connection: page(connection, query, t.plans.c.id, limit, after, _shown))
+    return page_json(here.read(lambda c: plans.list_plans(c, Cut(limit, after))), _plan)
 
 
 @router.get("/{plan_id}")
 def get_plan(plan_id: Id, here: Here, who: Lead) -> dict[str, Any]:
     """A plan: cost against the machine alone and random cases, cases and price of every maker."""
-    return here.read(lambda connection: _shown(plans.read_plan(connection, plan_id)))
+    return _plan(here.read(lambda connection: plans.read_plan(connection, plan_id)))
 
 
 @router.get("/{plan_id}/rows")
@@ -93,7 +93,7 @@ def get_rows(
     """The cases of a draft: who would get them, and what each maker was expected to cost."""
     draft = here.read(lambda connection: plans.open_draft(connection, plan_id))
     following = after + limit if after + limit < len(draft.maker) else None
-    return {"items": plans.draft_rows(draft, after, limit), "next": following}
+    return {"items": [asdict(row) for row in draft.rows(after, limit)], "next": following}
 
 
 @router.post("/{plan_id}/commit")
@@ -101,8 +101,12 @@ async def commit_plan(
     plan_id: Id, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
     """Turn a draft into assignments, whole or not at all; refused where the cases or the room are gone."""
-    call = await call_of(request, who, key)
-    return send(await here.change(call, lambda c, at: plans.commit(c, plan_id, who, at)))
+
+    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
+        plan = plans.commit(connection, plan_id, who, at)
+        return {"id": plan.id, "state": plan.state, "shift": plan.shift_id, **plan.summary}
+
+    return send(await here.change(await call_of(request, who, key), change))
 
 
 @router.post("/{plan_id}/discard")
@@ -110,24 +114,28 @@ async def discard_plan(
     plan_id: Id, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
     """Give a draft up."""
-    call = await call_of(request, who, key)
-    return send(await here.change(call, lambda c, at: plans.discard(c, plan_id, who, at)))
+
+    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
+        plan = plans.discard(connection, plan_id, who, at)
+        return {"id": plan.id, "state": plan.state}
+
+    return send(await here.change(await call_of(request, who, key), change))
 
 
 @router.post("/{plan_id}/what-if")
-def what_if(plan_id: Id, wish: WhatIf, here: Here, who: Lead) -> dict[str, Any]:
+def what_if(plan_id: Id, wanted: WhatIf, here: Here, who: Lead) -> dict[str, Any]:
     """What the cases of a draft would cost with other capacities. Nothing is written."""
     draft = here.read(lambda connection: plans.open_draft(connection, plan_id))
-    return plans.what_if(draft, wish.changes)
+    return asdict(drafting.what_if(draft, wanted.changes))
 
 
-def _shown(row: Any) -> dict[str, Any]:
+def _plan(plan: PlanRecord) -> dict[str, Any]:
     return {
-        "id": row.id,
-        "state": row.state,
-        "shift": row.shift_id,
-        "model": row.model_id,
-        "created_at": as_time(row.created_at),
-        "committed_at": as_time(row.committed_at),
-        **as_json(row.summary),
+        "id": plan.id,
+        "state": plan.state,
+        "shift": plan.shift_id,
+        "model": plan.model_id,
+        "created_at": as_time(plan.created_at),
+        "committed_at": as_time(plan.committed_at),
+        **plan.summary,
     }

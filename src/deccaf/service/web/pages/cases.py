@@ -3,24 +3,52 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
 
 import pandas as pd
-import sqlalchemy as sa
 from fastapi import APIRouter, Query, Response
 
 from deccaf.errors import DeccafError
+from deccaf.planning.reason import reason
 from deccaf.service.decide.registry import Model
-from deccaf.service.store import tables as t
-from deccaf.service.web.api.cases import shown_case
-from deccaf.service.web.api.common import CasePath, Here
+from deccaf.service.ledger import case_records
+from deccaf.service.ledger.assignments import Live, Reason
+from deccaf.service.ledger.case_records import CaseFile
+from deccaf.service.web.common import CasePath, Here
 from deccaf.service.web.pages.access import AnyoneHere, LeadHere
 from deccaf.service.web.pages.render import PageRoute, go, page
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
-SHOWN = 100
+MOST_ROWS = 100
 MOVERS = 6
+
+
+@dataclass(frozen=True)
+class MakerRow:
+    """What somebody would have cost."""
+
+    maker: str
+    loss: float | None
+    aim: float | None
+    """What the choice minimised: the loss, or the objective of the model's method."""
+    price: float
+    chosen: bool
+
+    @property
+    def total(self) -> float | None:
+        """What the choice minimised and the price together."""
+        return None if self.aim is None else self.aim + self.price
+
+
+@dataclass(frozen=True)
+class Movers:
+    """What moved the estimate of the truth (log-odds), by the model in force; empty where it cannot say."""
+
+    about: str | None = None
+    rows: list[tuple[str, float]] = field(default_factory=list)
+    chances: dict[str, float] = field(default_factory=dict)
 
 
 @router.get("/cases")
@@ -32,99 +60,48 @@ def cases(
     find: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
     """The latest cases, or the one that is looked for."""
-    if find.strip() and here.read(lambda c: _known(c, find.strip())):
-        return go(f"/cases/{find.strip()}")
-
-    def look(connection: sa.Connection) -> list[Any]:
-        c, a = t.cases.c, t.assignments.c
-        query = (
-            sa.select(c.id, c.case_id, c.status, c.arrived_at, c.label, a.maker, a.expected_loss, a.method)
-            .outerjoin_from(t.cases, t.assignments, sa.and_(a.case_id == c.case_id, a.state.in_(t.LIVE)))
-            .where(c.id < before)
-        )
-        if status != "all":
-            query = query.where(c.status == status)
-        return list(connection.execute(query.order_by(c.id.desc()).limit(SHOWN)).all())
-
-    return page("cases.html", visitor, rows=here.read(look), status=status, find=find, shown=SHOWN)
+    name = find.strip()
+    if name and here.read(lambda c: case_records.known_cases(c, [name])):
+        return go(f"/cases/{name}")
+    wanted = None if status == "all" else status
+    rows = here.read(lambda c: case_records.latest_cases(c, wanted, before, MOST_ROWS))
+    return page("cases.html", visitor, rows=rows, status=status, find=find, most=MOST_ROWS)
 
 
 @router.get("/cases/{case_id}")
 def case(case_id: CasePath, here: Here, visitor: AnyoneHere) -> Response:
     """One case; a reviewer sees only what is theirs, and nobody else's losses."""
-    found = here.read(lambda connection: shown_case(connection, case_id, visitor.actor))
-    if not visitor.is_lead:
-        return page(
-            "case.html", visitor, case=found, makers=[], why=None, movers=[], about=None, chances=None
-        )
-    makers, why = _why(found)
-    about, movers, chances = _movers(here.models.active, found)
-    return page(
-        "case.html", visitor, case=found, makers=makers, why=why, movers=movers, about=about, chances=chances
-    )
+    found = here.read(lambda connection: case_records.read_case(connection, case_id, visitor.actor))
+    if not visitor.is_lead or found.live is None or found.reason is None:
+        return page("case.html", visitor, found=found, makers=[], why=None, movers=Movers())
+    makers, why = _makers(found.live, found.reason), _why(found.live, found.reason)
+    movers = _movers(here.models.active, found)
+    return page("case.html", visitor, found=found, makers=makers, why=why, movers=movers)
 
 
-def _known(connection: sa.Connection, case_id: str) -> bool:
-    query = sa.select(t.cases.c.case_id).where(t.cases.c.case_id == case_id)
-    return connection.execute(query).scalar() is not None
-
-
-def _why(case: dict[str, Any]) -> tuple[list[dict[str, Any]], str | None]:
-    """Everybody's loss and price, cheapest first, and the reason in a sentence."""
-    assignment = case["assignment"]
-    if assignment is None:
-        return [], None
-    reason, chosen = assignment["reason"], assignment["maker"]
+def _makers(live: Live, why: Reason) -> list[MakerRow]:
+    """Everybody's loss and price, cheapest first."""
+    aims = why.losses if why.objective is None else why.objective
     rows = [
-        {"maker": m, "loss": loss, "price": reason["prices"].get(m, 0.0), "chosen": m == chosen}
-        for m, loss in reason["losses"].items()
+        MakerRow(maker, loss, aims[maker], why.prices.get(maker, 0.0), maker == live.maker)
+        for maker, loss in why.losses.items()
     ]
-    rows = [{**r, "total": None if r["loss"] is None else r["loss"] + r["price"]} for r in rows]
-    rows.sort(key=lambda r: (r["total"] is None, r["total"] or 0.0))
-    mine = next((r for r in rows if r["chosen"]), None)
-    if mine is None or mine["total"] is None:
-        return rows, f"{chosen} has it."
-    return rows, _sentence(rows, mine, reason)
+    return sorted(rows, key=lambda row: (row.total is None, row.total or 0.0))
 
 
-def _sentence(rows: list[dict[str, Any]], mine: dict[str, Any], reason: dict[str, Any]) -> str:
-    name = mine["maker"]
-    if reason["method"] == "lot":
-        return (
-            f"{name} was drawn by lot (chance {reason['propensity']:.1%}): a few cases are, so that people "
-            "can be compared on a fair sample."
-        )
-    others = [r for r in rows if not r["chosen"] and r["total"] is not None]
-    if not others:
-        return f"{name} has it; nobody else could have got it."
-    best = min(others, key=lambda r: r["loss"])
-    if mine["loss"] <= best["loss"]:
-        return (
-            f"{name} has the least expected loss, {mine['loss']:.4f}; "
-            f"next is {best['maker']} with {best['loss']:.4f}."
-        )
-    return (
-        f"{best['maker']} would lose less ({best['loss']:.4f} against {mine['loss']:.4f}), but "
-        f"{best['maker']}'s time is worth {best['price']:.4f} per case elsewhere: together "
-        f"{best['total']:.4f} against {mine['total']:.4f} for {name}."
-    )
+def _why(live: Live, why: Reason) -> str:
+    drawn = why.propensity if why.method == "lot" else None
+    aim = None if why.objective is None else {m: v for m, v in why.objective.items() if v is not None}
+    return reason(why.losses, why.prices, live.maker, objective=aim, drawn=drawn)
 
 
-def _movers(
-    model: Model | None, case: dict[str, Any]
-) -> tuple[str | None, list[tuple[str, float]], dict[str, float] | None]:
-    """What moved the estimate of the truth (log-odds), by the model in force; nothing where none can say."""
-    if (
-        model is None
-        or not case["features"]
-        or (case["assignment"] or {}).get("reason", {}).get("model") is None
-    ):
-        return None, [], None
+def _movers(model: Model | None, found: CaseFile) -> Movers:
+    if model is None or not found.features or found.reason is None or found.reason.model is None:
+        return Movers()
     try:
-        frame = pd.DataFrame([json.loads(json.dumps(case["features"]))])
-        explained = model.system.explain(frame)
+        explained = model.system.explain(pd.DataFrame([json.loads(json.dumps(found.features))]))
     except (DeccafError, ValueError, TypeError, KeyError):
-        return None, [], None  # the case was scored by another model, with other features
+        return Movers()  # the case was scored by another model, with other features
     mine = explained.features[explained.features["about"] == "machine"]
     strongest = mine.loc[mine["total"].abs().sort_values(ascending=False).index].drop_duplicates("feature")
     top = strongest.head(MOVERS)
@@ -133,4 +110,4 @@ def _movers(
         for name, value, total in zip(top["feature"], top["value"], top["total"], strict=True)
     ]
     chances = {str(name): float(chance) for name, chance in explained.chances.items()}
-    return str(strongest["says"].iloc[0]) if len(strongest) else None, rows, chances
+    return Movers(str(strongest["says"].iloc[0]) if len(strongest) else None, rows, chances)

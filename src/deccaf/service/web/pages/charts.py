@@ -7,24 +7,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
+from deccaf.service.monitor.health import CalibrationPoint
 from deccaf.service.web.pages.words import amount
 
 _WIDE, _LABEL = 640, 170
+
+
+@dataclass(frozen=True)
+class ErrorBar:
+    """Somebody's error rate with its 95 % interval; `rate` is None where no label has come."""
+
+    name: str
+    rate: float | None
+    low: float
+    high: float
+    note: str
+    odd: bool = False
+    expected: float | None = None
 
 
 def load_bar(used: int, decided: int, capacity: int | None, scale: int) -> Markup:
     """How much of somebody's capacity is used (light) and done (dark); widths compare between people."""
     room = max(scale, 1)
     limit = 100.0 * (used if capacity is None else capacity) / room
-    said = f"{used} of {'unlimited' if capacity is None else capacity} used, {decided} decided"
+    label = f"{used} of {'unlimited' if capacity is None else capacity} used, {decided} decided"
     return _svg(
         100,
         6,
-        said,
+        label,
         _rect(0, 0, limit, 6, "room", 1.5),
         _rect(0, 0, 100.0 * used / room, 6, "used", 1.5),
         _rect(0, 0, 100.0 * decided / room, 6, "done", 1.5),
@@ -43,8 +57,8 @@ def cost_bars(rows: Sequence[tuple[str, float | None, str]]) -> Markup:
             _rect(_LABEL, top + 4, width, 24, kind, 3),
             _text(_LABEL + width + 8, top + 21, amount(value), "value"),
         ]
-    told = "; ".join(f"{name}: {amount(value)}" for name, value, _ in rows)
-    return _svg(_WIDE, 34 * len(rows), told, *parts)
+    label = "; ".join(f"{name}: {amount(value)}" for name, value, _ in rows)
+    return _svg(_WIDE, 34 * len(rows), label, *parts)
 
 
 def curve(
@@ -67,15 +81,15 @@ def curve(
     for x in sorted({round(x) for x, _ in points}):
         parts.append(_text(at(x, 0)[0], low + 18, f"{x} %", "tick", "middle"))
     parts += _mark(at(*now), "now", "today")
-    told = f"Cost now {amount(now[1])}"
+    label = f"Cost now {amount(now[1])}"
     if here is not None and here != now:
         parts += _mark(at(*here), "here", "what if")
-        told += f", with the sliders {amount(here[1])}"
-    return _svg(width, height, told, *parts)
+        label += f", with the sliders {amount(here[1])}"
+    return _svg(width, height, label, *parts)
 
 
-def intervals(rows: Sequence[dict[str, Any]], most: float, reference: float | None = None) -> Markup:
-    """Error rates with their 95 % intervals: `name`, `rate`, `low`, `high`, `note`, `odd`."""
+def intervals(rows: Sequence[ErrorBar], most: float, reference: float | None = None) -> Markup:
+    """Error rates with their 95 % intervals; the dashed line is the reference."""
     width = _WIDE - _LABEL - 150
     parts = []
     if reference is not None:
@@ -83,38 +97,38 @@ def intervals(rows: Sequence[dict[str, Any]], most: float, reference: float | No
         parts.append(_line(x, 0, x, 30 * len(rows), "mean"))
     for place, row in enumerate(rows):
         y = 30 * place + 15
-        parts.append(_text(0, y + 5, row["name"], "label"))
-        if row["rate"] is None:
+        parts.append(_text(0, y + 5, row.name, "label"))
+        if row.rate is None:
             parts.append(_text(_LABEL, y + 5, "no labels yet", "tick"))
             continue
-        low, mid, high = (_LABEL + width * min(row[k], most) / most for k in ("low", "rate", "high"))
-        kind = "odd" if row.get("odd") else "dot"
-        if row.get("expected") is not None:
-            x = _LABEL + width * min(row["expected"], most) / most
+        low, mid, high = (_LABEL + width * min(share, most) / most for share in (row.low, row.rate, row.high))
+        kind = "odd" if row.odd else "dot"
+        if row.expected is not None:
+            x = _LABEL + width * min(row.expected, most) / most
             parts.append(_line(x, y - 9, x, y + 9, "expected"))
         parts += [
             _line(low, y, high, y, f"{kind}-line"),
             Markup('<circle class="{}" cx="{:.1f}" cy="{}" r="5"/>').format(kind, mid, y),
-            _text(_WIDE - 140, y + 5, f"{100 * row['rate']:.1f} %  {row['note']}", "value"),
+            _text(_WIDE - 140, y + 5, f"{100 * row.rate:.1f} %  {row.note}", "value"),
         ]
-    told = "; ".join(f"{r['name']} {100 * r['rate']:.1f} %" for r in rows if r["rate"] is not None)
-    return _svg(_WIDE, max(30 * len(rows), 30), told or "no labels yet", *parts)
+    label = "; ".join(f"{row.name} {100 * row.rate:.1f} %" for row in rows if row.rate is not None)
+    return _svg(_WIDE, max(30 * len(rows), 30), label or "no labels yet", *parts)
 
 
-def calibration(points: Sequence[dict[str, float]]) -> Markup:
+def calibration(points: Sequence[CalibrationPoint]) -> Markup:
     """What was expected (across) against what happened (up), with intervals; on the line is right."""
     if not points:
         return _svg(120, 120, "no labels yet", _text(60, 62, "no labels yet", "tick", "middle"))
-    most = max(max(p["expected"], p["high"]) for p in points) * 1.05 or 1.0
+    most = max(max(p.expected, p.high) for p in points) * 1.05 or 1.0
     parts = [_rect(0, 0, 120, 120, "plot", 0), _line(0, 120, 120, 0, "mean")]
     for p in points:
-        x, low, mid, high = (120 * p[k] / most for k in ("expected", "low", "seen", "high"))
+        x, low, mid, high = (120 * share / most for share in (p.expected, p.low, p.seen, p.high))
         parts += [
             _line(x, 120 - low, x, 120 - high, "dot-line"),
             Markup('<circle class="dot" cx="{:.1f}" cy="{:.1f}" r="4"/>').format(x, 120 - mid),
         ]
-    told = "; ".join(f"expected {amount(p['expected'])}, seen {amount(p['seen'])}" for p in points)
-    return _svg(120, 120, told, *parts)
+    label = "; ".join(f"expected {amount(p.expected)}, seen {amount(p.seen)}" for p in points)
+    return _svg(120, 120, label, *parts)
 
 
 def heat(names: Sequence[str], share: Sequence[Sequence[float]]) -> Markup:
@@ -137,16 +151,16 @@ def heat(names: Sequence[str], share: Sequence[Sequence[float]]) -> Markup:
         for b, other in enumerate(names):
             if a != b:
                 shade = (share[a][b] - least) / reach
-                told = f"{name} and {other}: {100 * share[a][b]:.0f} %"
-                parts += _cell(left + b * cell, top + a * cell, cell, shade, share[a][b], told)
+                label = f"{name} and {other}: {100 * share[a][b]:.0f} %"
+                parts += _cell(left + b * cell, top + a * cell, cell, shade, share[a][b], label)
     return _svg(left + size * cell + 60, top + size * cell, f"Disagreement of {size} people", *parts)
 
 
-def _cell(x: float, y: float, size: float, shade: float, value: float, told: str) -> list[Markup]:
+def _cell(x: float, y: float, size: float, shade: float, value: float, label: str) -> list[Markup]:
     box = Markup(
         '<rect class="heat" x="{}" y="{}" width="{}" height="{}" fill-opacity="{:.2f}">'
         "<title>{}</title></rect>"
-    ).format(x, y, size - 1, size - 1, 0.08 + 0.92 * shade, told)
+    ).format(x, y, size - 1, size - 1, 0.08 + 0.92 * shade, label)
     if size < 36:
         return [box]
     kind = "on-heat" if shade > 0.55 else "value"
@@ -165,8 +179,8 @@ def contributions(rows: Sequence[tuple[str, float]]) -> Markup:
             _rect(middle if value > 0 else middle - width, y, width, 18, "up" if value > 0 else "down", 2),
             _text(_WIDE, y + 14, f"{value:+.2f}", "value", "end"),
         ]
-    told = "; ".join(f"{name} {value:+.2f}" for name, value in rows)
-    return _svg(_WIDE, max(26 * len(rows), 20), told or "nothing", *parts)
+    label = "; ".join(f"{name} {value:+.2f}" for name, value in rows)
+    return _svg(_WIDE, max(26 * len(rows), 20), label or "nothing", *parts)
 
 
 def drift_bars(rows: Sequence[tuple[str, float, bool]], limit: float) -> Markup:
@@ -184,8 +198,8 @@ def drift_bars(rows: Sequence[tuple[str, float, bool]], limit: float) -> Markup:
             _text(left + width * value / most + 6, y + 18, f"{value:.2f}", "value"),
         ]
     parts.append(_line(x, 0, x, 28 * len(rows), "mean"))
-    told = "; ".join(f"{name} {value:.2f}" for name, value, _ in rows)
-    return _svg(_WIDE, max(28 * len(rows), 28), told or "no cases yet", *parts)
+    label = "; ".join(f"{name} {value:.2f}" for name, value, _ in rows)
+    return _svg(_WIDE, max(28 * len(rows), 28), label or "no cases yet", *parts)
 
 
 def _grid(y_most: float, left: float, width: float, low: float) -> Markup:
@@ -210,11 +224,11 @@ def _mark(where: tuple[float, float], kind: str, word: str) -> list[Markup]:
     ]
 
 
-def _svg(width: float, height: float, told: str, *parts: Markup, stretch: bool = False) -> Markup:
+def _svg(width: float, height: float, label: str, *parts: Markup, stretch: bool = False) -> Markup:
     more = Markup(' preserveAspectRatio="none"') if stretch else Markup("")
     return Markup(
         '<svg class="chart" viewBox="0 0 {:.0f} {:.0f}" role="img" aria-label="{}"{}>{}</svg>'
-    ).format(width, height, told, more, Markup("").join(parts))
+    ).format(width, height, label, more, Markup("").join(parts))
 
 
 def _rect(x: float, y: float, width: float, height: float, kind: str, radius: float) -> Markup:

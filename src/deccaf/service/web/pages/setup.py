@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from datetime import UTC, datetime, timedelta
@@ -18,51 +17,40 @@ from starlette.datastructures import FormData, UploadFile
 from deccaf.data.config import Config
 from deccaf.errors import ConfigError
 from deccaf.service.core import Service
-from deccaf.service.decide import registry
-from deccaf.service.errors import conflict, invalid
+from deccaf.service.errors import invalid
 from deccaf.service.imports import case_import, past_import, reading
-from deccaf.service.jobs import jobs
-from deccaf.service.ledger import ledger
-from deccaf.service.store import tables as t
-from deccaf.service.web.api.common import Here
-from deccaf.service.web.api.models import read_setting, write_setting
-from deccaf.service.web.api.shifts import NewShift, RosterPlace, new_shift
+from deccaf.service.jobs import kinds
+from deccaf.service.jobs.learning import SETTING
+from deccaf.service.ledger import shifts, trail
+from deccaf.service.ledger.shifts import NewShift, RosterPlace
+from deccaf.service.monitor.installation import Installation, read_installation
+from deccaf.service.store.settings import write_setting
+from deccaf.service.web.common import Here
 from deccaf.service.web.pages.access import LeadHere, checked_form
 from deccaf.service.web.pages.render import PageRoute, go, page
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
-STEPS = ("history", "model", "shift", "cases")
 _COPY = 1 << 20
-
-
-def steps_left(connection: sa.Connection) -> list[str]:
-    """What an installation lacks before its first day; empty once there was a shift with people on it."""
-    if connection.execute(sa.select(t.shifts.c.id).where(t.shifts.c.state == "open").limit(1)).scalar():
-        return []
-    done = {
-        "history": connection.execute(sa.select(t.experts.c.name).limit(1)).scalar() is not None,
-        "model": registry.active_model(connection) is not None,
-    }
-    return [step for step in STEPS if not done.get(step, False)]
 
 
 @router.get("/setup")
 def setup(here: Here, visitor: LeadHere) -> Response:
     """The way to the first plan, with what is done already."""
-    return page("setup.html", visitor, **here.read(_state))
+    today = datetime.now(UTC).strftime("%Y-%m-%d")
+    return page("setup.html", visitor, state=_state(here), today=today)
 
 
 @router.get("/setup/progress")
 def progress(here: Here, visitor: LeadHere) -> Response:
     """How far the first model is."""
     here.models.refresh()
-    return page("setup_model.html", visitor, **here.read(_state))
+    return page("setup_model.html", visitor, state=_state(here))
 
 
 @router.post("/setup/history")
 async def bring_history(request: Request, here: Here, visitor: LeadHere) -> Response:
-    """A file of decided and labelled cases: looked at first (preview), then entered."""
+    """A file of decided and labelled cases: checked first (preview), then entered."""
     form = await checked_form(request, visitor)
     frame, name = await _table(here, form)
     past = await to_thread.run_sync(past_import.check_past, frame)
@@ -84,15 +72,10 @@ async def first_model(request: Request, here: Here, visitor: LeadHere) -> Respon
         raise invalid("bad-costs", "both costs must be numbers above 0") from error
 
     def change(connection: sa.Connection) -> None:
-        at, c = time.time(), t.jobs.c
-        running = sa.select(c.id).where(c.kind == "refit", c.state.in_(("queued", "running"))).limit(1)
-        if connection.execute(running).scalar() is not None:
-            raise conflict("refit-runs", "a model is being fitted already")
-        write_setting(connection, "learning", json.dumps({"costs": prices}))
-        ledger.record(connection, "settings changed", at, visitor.actor, costs=prices)
-        params = {"name": "first model", "activate": True}
-        job = jobs.enqueue(connection, "refit", params, visitor.actor.key_id, at)
-        ledger.record(connection, "refit asked for", at, visitor.actor, job=job)
+        at, who = time.time(), visitor.actor
+        kinds.ask(connection, "refit", {"name": "first model", "activate": True}, who, at)
+        write_setting(connection, SETTING, {"costs": prices})
+        trail.record(connection, "settings changed", at, who, costs=prices)
 
     await here.writer.run(change)
     return go("/setup#model")
@@ -104,25 +87,25 @@ async def open_shift(request: Request, here: Here, visitor: LeadHere) -> Respons
     form = await checked_form(request, visitor)
     start = datetime.now(UTC)
     try:
-        wish = _shift(form, start)
+        wanted = _shift(form, start)
     except (ValidationError, ValueError) as error:
         raise invalid("bad-shift", "capacities and hours must be whole numbers from 0 on") from error
-    await here.writer.run(lambda c: new_shift(c, wish, visitor.actor, start.timestamp()))
+    await here.writer.run(lambda c: shifts.open_shift(c, wanted, visitor.actor, start.timestamp()))
     return go("/setup#cases")
 
 
 @router.post("/setup/cases")
 async def bring_cases(request: Request, here: Here, visitor: LeadHere) -> Response:
-    """A file of cases for the next plan: looked at first (preview), then entered."""
+    """A file of cases for the next plan: checked first (preview), then entered."""
     form = await checked_form(request, visitor)
     frame, name = await _table(here, form)
-    looked = await to_thread.run_sync(case_import.check_frame, frame, here.models.active)
+    first = await to_thread.run_sync(case_import.check_frame, frame, here.models.active)
     if form.get("do") != "enter":
-        checked = await to_thread.run_sync(here.read, lambda c: case_import.without_known(c, looked))
+        checked = await to_thread.run_sync(here.read, lambda c: case_import.without_known(c, first))
         return _preview(visitor, checked, frame, [])
 
     def change(connection: sa.Connection) -> None:
-        checked = case_import.without_known(connection, looked)
+        checked = case_import.without_known(connection, first)
         if not checked.arrivals:
             raise invalid("nothing-new", "no row of the file can be entered: see the preview")
         if checked.rejected and form.get("skip") != "yes":
@@ -135,33 +118,8 @@ async def bring_cases(request: Request, here: Here, visitor: LeadHere) -> Respon
     return go("/")
 
 
-def _state(connection: sa.Connection) -> dict[str, Any]:
-    c, a = t.cases.c, t.activations.c
-    labelled = sa.select(sa.func.count()).select_from(t.cases).where(c.label.is_not(None))
-    waiting = sa.select(sa.func.count()).select_from(t.cases).where(c.status == "waiting")
-    experts = sa.select(t.experts.c.name).where(t.experts.c.active).order_by(t.experts.c.name)
-    active = connection.execute(
-        sa.select(t.models.c.name, t.models.c.summary)
-        .join_from(t.models, t.activations, t.models.c.id == a.model_id)
-        .order_by(a.id.desc())
-        .limit(1)
-    ).one_or_none()
-    job = connection.execute(sa.select(t.jobs).order_by(t.jobs.c.id.desc()).limit(1)).one_or_none()
-    learning = read_setting(connection, "learning")
-    return {
-        "left": steps_left(connection),
-        "labelled": connection.execute(labelled).scalar_one(),
-        "waiting": connection.execute(waiting).scalar_one(),
-        "experts": list(connection.execute(experts).scalars()),
-        "team": connection.execute(sa.select(t.teams.c.name).order_by(t.teams.c.id).limit(1)).scalar(),
-        "active": None if active is None else {"name": active.name, **json.loads(active.summary)},
-        "job": job,
-        "failed": json.loads(job.result).get("error") if job is not None and job.state == "failed" else None,
-        "running": job is not None and job.state in ("queued", "running"),
-        "costs": {} if learning is None else json.loads(learning)["costs"],
-        "shift": ledger.current_shift(connection, time.time()),
-        "today": datetime.now(UTC).strftime("%Y-%m-%d"),
-    }
+def _state(here: Service) -> Installation:
+    return here.read(lambda connection: read_installation(connection, time.time()))
 
 
 def _shift(form: FormData, start: datetime) -> NewShift:

@@ -10,15 +10,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
 
 from deccaf.service.errors import RefusedError, not_found
-from deccaf.service.web.api.common import Here
-from deccaf.service.web.pages.access import (
-    COOKIE,
-    SESSION_SECONDS,
-    AnyoneHere,
-    checked_form,
-    close_session,
-    open_session,
-)
+from deccaf.service.store.sessions import SESSION_SECONDS, close_session, open_session
+from deccaf.service.web.common import Here
+from deccaf.service.web.pages.access import COOKIE, AnyoneHere, checked_form
 from deccaf.service.web.pages.render import PageRoute, go, page
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)

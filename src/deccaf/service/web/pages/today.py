@@ -1,33 +1,45 @@
-"""*Today*: what waits, who has room, what it costs, what one more hour would save; plan, look, commit."""
+"""*Today*: what waits, who has room, what it costs, what one more hour would save; other capacities."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
-from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
 from deccaf.data.costs import MACHINE
 from deccaf.service.core import Service
-from deccaf.service.decide import plans
 from deccaf.service.errors import invalid, not_found
-from deccaf.service.ledger import ledger
-from deccaf.service.monitor import monitoring, reporting
-from deccaf.service.store import tables as t
-from deccaf.service.web.api.common import Here, Id, as_json
-from deccaf.service.web.api.shifts import RosterChange, move_limits
+from deccaf.service.ledger import case_records, claims, roster, shifts
+from deccaf.service.ledger.roster import RosterChange
+from deccaf.service.ledger.shifts import Shift
+from deccaf.service.monitor.health import Alert
+from deccaf.service.monitor.installation import steps_left
+from deccaf.service.monitor.shift_report import MakerLoad, ShiftReport, report_shift
+from deccaf.service.monitor.what_if import ask
+from deccaf.service.web.common import Here
 from deccaf.service.web.pages.access import AnyoneHere, LeadHere, checked_form
 from deccaf.service.web.pages.render import PageRoute, go, page
-from deccaf.service.web.pages.setup import steps_left
-from deccaf.service.web.pages.whatif import Day, Days, ask
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
-PREVIEW_ROWS = 50
 DEFAULT_HOURS = 8.0
-_days = Days()
+
+
+@dataclass(frozen=True)
+class Person:
+    """A maker's load, with what one more hour of their time is worth."""
+
+    load: MakerLoad
+    per_hour: float
+    """Cases that they decide in an hour."""
+
+    @property
+    def hour(self) -> float:
+        """What the next hour would save."""
+        return self.load.price * self.per_hour
 
 
 @router.get("/")
@@ -52,10 +64,10 @@ def what_if(request: Request, here: Here, visitor: LeadHere) -> Response:
     team, changes = _sliders(dict(request.query_params))
 
     def look(connection: sa.Connection) -> Any:
-        shift = ledger.current_shift(connection, time.time())
-        return None if shift is None else _days.day(connection, shift)
+        shift = shifts.current_shift(connection, time.time())
+        return None if shift is None else here.days.day(connection, shift)
 
-    found: tuple[Day, list[tuple[float, float]]] | None = here.read(look)
+    found = here.read(look)
     scenario = None if found is None else ask(found[0], found[1], team / 100.0, changes)
     return page("what_if.html", visitor, scenario=scenario)
 
@@ -68,17 +80,14 @@ async def set_capacity(request: Request, here: Here, visitor: LeadHere) -> Respo
 
     def change(connection: sa.Connection) -> None:
         at = time.time()
-        shift = ledger.current_shift(connection, at)
-        if shift is None:
-            raise not_found("shift that runs", "now")
-        rows = connection.execute(sa.select(t.roster).where(t.roster.c.shift_id == shift)).all()
-        for row in rows:
-            if row.maker == MACHINE or row.capacity is None:
+        shift = shifts.need_current(connection, at)
+        for seat in shifts.read_roster(connection, shift):
+            if seat.maker == MACHINE or seat.capacity is None:
                 continue
-            wanted = changes.get(row.maker, round(row.capacity * team / 100.0))
-            if wanted != row.capacity:
-                wish = RosterChange(capacity=wanted, release=True)
-                move_limits(connection, shift, row.maker, wish, visitor.actor, at, here.rng)
+            capacity = changes.get(seat.maker, round(seat.capacity * team / 100.0))
+            if capacity != seat.capacity:
+                wanted = RosterChange(capacity=capacity, release=True)
+                roster.move_limits(connection, shift, seat.maker, wanted, visitor.actor, at, here.rng)
 
     await here.writer.run(change)
     return go("/")
@@ -92,128 +101,62 @@ async def set_absence(request: Request, here: Here, visitor: LeadHere) -> Respon
 
     def change(connection: sa.Connection) -> None:
         at = time.time()
-        shift = ledger.current_shift(connection, at)
-        known = ledger.roster_makers(connection, shift)
-        if shift is None or maker not in known:
+        shift = shifts.current_shift(connection, at)
+        if shift is None or maker not in shifts.roster_makers(connection, shift):
             raise not_found("person on today's roster", maker)
-        wish = RosterChange(absent=away, release=away)
-        move_limits(connection, shift, maker, wish, visitor.actor, at, here.rng)
+        wanted = RosterChange(absent=away, release=away)
+        roster.move_limits(connection, shift, maker, wanted, visitor.actor, at, here.rng)
 
     await here.writer.run(change)
     return go("/")
 
 
-@router.post("/plans")
-async def draft(request: Request, here: Here, visitor: LeadHere) -> Response:
-    """Draft a plan for everything that waits, and show it before anybody is bound by it."""
-    await checked_form(request, visitor)
-
-    def look(connection: sa.Connection) -> plans.Waiting:
-        shift = ledger.current_shift(connection, time.time())
-        if shift is None:
-            raise not_found("shift that runs", "now")
-        return plans.waiting_cases(connection, shift, None)
-
-    waiting = await to_thread.run_sync(here.read, look)
-    drafted = await to_thread.run_sync(plans.make_draft, waiting, here.models.active)
-    made = await here.writer.run(
-        lambda c: plans.save_draft(c, waiting.shift_id, drafted, visitor.actor, time.time())
-    )
-    return go(f"/plans/{made['id']}")
-
-
-@router.get("/plans/{plan_id}")
-def preview(plan_id: Id, here: Here, visitor: LeadHere) -> Response:
-    """A plan before it is committed: its cost, who gets how much, and its first cases."""
-
-    def look(connection: sa.Connection) -> dict[str, Any]:
-        row = plans.read_plan(connection, plan_id)
-        r = t.roster.c
-        roster = connection.execute(sa.select(t.roster).where(r.shift_id == row.shift_id)).all()
-        rows = []
-        if row.payload is not None:
-            rows = plans.draft_rows(plans.open_draft(connection, plan_id), 0, PREVIEW_ROWS)
-        return {"plan": row, "roster": {place.maker: place for place in roster}, "rows": rows}
-
-    found = here.read(look)
-    return page("plan.html", visitor, summary=as_json(found["plan"].summary), **found)
-
-
-@router.post("/plans/{plan_id}/{what}")
-async def settle(plan_id: Id, what: str, request: Request, here: Here, visitor: LeadHere) -> Response:
-    """Commit a draft, or give it up."""
-    await checked_form(request, visitor)
-    changes = {"commit": plans.commit, "discard": plans.discard}
-    if what not in changes:
-        raise not_found("thing to do with a plan", what)
-    await here.writer.run(lambda c: changes[what](c, plan_id, visitor.actor, time.time()))
-    return go("/")
-
-
 def _numbers(here: Service) -> dict[str, Any]:
-    at = time.time()
+    """What the templates of the page need."""
+    at, model, alerts = time.time(), here.models.active, here.monitor.report.alerts
 
-    def look(connection: sa.Connection) -> dict[str, Any]:
-        shift = ledger.current_shift(connection, at)
-        waiting = sa.select(sa.func.count()).select_from(t.cases).where(t.cases.c.status == "waiting")
-        found: dict[str, Any] = {"waiting": connection.execute(waiting).scalar_one(), "shift": None}
-        if shift is None:
-            return found
-        s = t.shifts.c
-        found["shift"] = connection.execute(sa.select(t.shifts).where(s.id == shift)).one()
-        found["day"] = reporting.shift_numbers(connection, shift)
-        found["pace"] = _pace(connection, found["shift"].starts_at)
-        return found
+    def look(connection: sa.Connection) -> tuple[int, Shift | None, ShiftReport | None, dict[str, float]]:
+        waiting, current = case_records.waiting_count(connection), shifts.current_shift(connection, at)
+        if current is None:
+            return waiting, None, None, {}
+        shift = shifts.read_shift(connection, current)
+        day = report_shift(connection, current, here.live_losses)
+        return waiting, shift, day, claims.mean_seconds(connection, shift.starts_at)
 
-    found = here.read(look)
-    model = here.models.active
-    alerts = here.watcher.report.alerts
-    if found["shift"] is None:
-        return {**found, "alerts": alerts, "model": model, "people": [], "machine": None}
-    people = [_person(row, found) for row in found["day"]["makers"]]
+    waiting, shift, day, pace = here.read(look)
+    if shift is None or day is None:
+        return {"waiting": waiting, "shift": None, "alerts": alerts, "model": model, "people": []}
+    team = [Person(load, _per_hour(load, shift, pace.get(load.maker))) for load in day.makers]
     return {
-        **found,
-        "alerts": [*_overload(found, people), *alerts],
+        "waiting": waiting,
+        "shift": shift,
+        "day": day,
+        "alerts": [*_overload(waiting, day.makers), *alerts],
         "model": model,
         "costs": None if model is None else model.system.costs_,
-        "people": [row for row in people if row["maker"] != MACHINE],
-        "machine": next((row for row in people if row["maker"] == MACHINE), None),
-        "over": min(
-            max((at - found["shift"].starts_at) / (found["shift"].ends_at - found["shift"].starts_at), 0), 1
-        ),
+        "people": [person for person in team if person.load.maker != MACHINE],
+        "machine": next((load for load in day.makers if load.maker == MACHINE), None),
+        "over": shift.over(at),
     }
 
 
-def _pace(connection: sa.Connection, since: float) -> dict[str, float]:
-    """Seconds per decision by person, in this shift."""
-    d = t.decisions.c
-    query = sa.select(d.maker, sa.func.avg(d.seconds)).where(d.at >= since, d.seconds.is_not(None))
-    return {maker: float(mean) for maker, mean in connection.execute(query.group_by(d.maker))}
+def _per_hour(load: MakerLoad, shift: Shift, seconds: float | None) -> float:
+    """Cases an hour: by the pace of this shift, else by the capacity."""
+    return 3600.0 / seconds if seconds else (load.capacity or 0) / (shift.hours or DEFAULT_HOURS)
 
 
-def _person(row: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """A maker's row with the cases of an hour, and what that hour is worth."""
-    shift = found["shift"]
-    seconds = found["pace"].get(row["maker"])
-    hours = (shift.ends_at - shift.starts_at) / 3600.0 or DEFAULT_HOURS
-    per_hour = 3600.0 / seconds if seconds else (row["capacity"] or 0) / hours
-    return {**row, "per_hour": per_hour, "hour": row["price"] * per_hour}
-
-
-def _overload(found: dict[str, Any], people: list[dict[str, Any]]) -> list[monitoring.Alert]:
-    room = [
-        None if row["capacity"] is None else row["capacity"] - row["used"]
-        for row in people
-        if not row["absent"]
-    ]
-    if found["waiting"] and None not in room and sum(r or 0 for r in room) < found["waiting"]:
-        said = (
-            f"{found['waiting']:,} cases wait, and there is room for {sum(r or 0 for r in room):,} more today"
-        )
-        return [
-            monitoring.Alert("overload", said, "Raise somebody's capacity, or let the machine decide more.")
-        ]
-    return []
+def _overload(waiting: int, makers: list[MakerLoad]) -> list[Alert]:
+    """An alert where more cases wait than there is room for."""
+    room = 0
+    for load in makers:
+        if not load.absent:
+            if load.room is None:
+                return []
+            room += load.room
+    if waiting <= room:
+        return []
+    finding = f"{waiting:,} cases wait, and there is room for {room:,} more today"
+    return [Alert("overload", finding, "Raise somebody's capacity, or let the machine decide more.")]
 
 
 def _sliders(fields: dict[str, str]) -> tuple[float, dict[str, int]]:

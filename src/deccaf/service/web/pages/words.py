@@ -1,11 +1,12 @@
-"""Numbers as people say them, and sentences that say what a number means."""
+"""Numbers as people write them, and sentences that give their meaning."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 from deccaf.data.costs import Costs
+from deccaf.service.monitor.shift_report import MakerLoad
 
 
 def amount(value: float | None) -> str:
@@ -47,9 +48,9 @@ def unit(costs: Costs | None) -> str:
         return f"Costs are in the unit of {', '.join(costs.columns)}, which every case brings along."
     matrix = costs.array()[0]
     parts = [
-        f"deciding {said} when the truth is {truth} costs {amount(float(matrix[y, m]))}"
+        f"deciding {decision} when the truth is {truth} costs {amount(float(matrix[y, m]))}"
         for y, truth in enumerate(costs.classes)
-        for m, said in enumerate(costs.classes)
+        for m, decision in enumerate(costs.classes)
         if y != m and len(costs.classes) <= 3
     ]
     return (
@@ -78,22 +79,22 @@ def cost_finding(cost: float, machine: float | None, chance: float | None) -> st
     )
 
 
-def next_hour(row: dict[str, Any]) -> str:
+def next_hour(load: MakerLoad, worth: float) -> str:
     """What one more hour of somebody would save."""
-    if row["absent"]:
-        return f"{row['maker']} is away today."
-    if not row["hour"]:
-        return f"{row['maker']} has time to spare: one more hour would save nothing today."
-    return f"One more hour of {row['maker']} would save up to {amount(row['hour'])} today."
+    if load.absent:
+        return f"{load.maker} is away today."
+    if not worth:
+        return f"{load.maker} has time to spare: one more hour would save nothing today."
+    return f"One more hour of {load.maker} would save up to {amount(worth)} today."
 
 
-def load_finding(people: list[dict[str, Any]]) -> str:
+def load_finding(loads: Sequence[MakerLoad]) -> str:
     """The title of the capacity bars."""
-    there = [row for row in people if not row["absent"]]
+    there = [load for load in loads if not load.absent]
     if not there:
         return "Nobody is at work"
-    full = [row for row in there if row["capacity"] is not None and row["used"] >= row["capacity"]]
-    limits = sum(row["capacity"] or 0 for row in there)
-    used = sum(row["used"] for row in there if row["capacity"] is not None)
+    full = [load for load in there if load.capacity is not None and load.used >= load.capacity]
+    limits = sum(load.capacity or 0 for load in there)
+    used = sum(load.used for load in there if load.capacity is not None)
     left = f"{percent(1 - used / limits)} of the team's time is left" if limits else "nobody has a limit"
     return f"{len(full)} of {len(there)} people are full; {left}"

@@ -1,0 +1,221 @@
+"""`deccaf init`: look at a user's files and write the configuration that a person then corrects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import pandas as pd
+import typer
+
+from deccaf.cli.check import column_table, described
+from deccaf.cli.common import say, show_table, warnings_said
+from deccaf.data.cases import Cases
+from deccaf.data.config import Config
+from deccaf.data.files import read_frame, write_text
+from deccaf.data.history import History
+from deccaf.data.profile import ColumnProfile, Guess, Kind, guess_parts, profile_columns, recognise
+from deccaf.errors import ConfigError, DataError, DeccafError
+
+if TYPE_CHECKING:
+    from deccaf.evaluate.audit import Audit
+
+_EXAMPLE = """
+# What errors cost, in any unit: only their ratio counts. THESE ARE EXAMPLES: put your own, and take the line
+# 'example = true' out. A false positive is deciding {positive} where the truth is {negative}, a false
+# negative the other way round. A cost may be the name of a column, an amount at risk say. See docs/costs.md.
+[costs]
+example = true
+{prices}
+review_cost = 0.0           # what it costs to ask a person, in the same unit; or {{ ann = 0.02, bob = 0.01 }}
+"""
+_MODEL = """
+[model]
+method = "deccaf"
+budget = "quick"            # or "standard": tries more settings, takes longer
+seed = 0
+"""
+
+
+def init(
+    files: Annotated[
+        list[Path], typer.Argument(help="Files of cases, decisions, and a roster, in any order.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Configuration to write.")] = Path("deccaf.toml"),
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite the configuration if there is one.")
+    ] = False,
+) -> None:
+    """Read files and write a commented configuration: what every column seems to be, and what may be a leak.
+
+    Which file is which is told by the columns. Correct what was guessed wrong, put your own costs, and run
+    [bold]deccaf check[/bold].
+    """
+    if out.exists() and not force:
+        raise ConfigError(f"{out}: is there already; give --force to overwrite it, or another --out")
+    found = _sorted(files)
+    cases = read_frame(found["cases"])
+    log = read_frame(found["decisions"]) if "decisions" in found else None
+    guess = guess_parts(cases, () if log is None else list(log["decision"].dropna().unique()))
+    draft = _Draft(found, cases, guess)
+    trouble: DeccafError | None = None
+    try:
+        draft.look()
+    except DeccafError as error:
+        trouble = error
+    write_text(draft.text(trouble), out)
+    show_table(column_table(draft.columns), title=f"Columns of {found['cases'].name}", as_json=False)
+    say(f"Configuration: {out}. Put your own costs in it, then run: {draft.command('check', out)}")
+    if trouble is not None:
+        raise type(trouble)(f"{out} was written, but needs a hand: {trouble}") from trouble
+
+
+def _sorted(files: Sequence[Path]) -> dict[Kind, Path]:
+    """Which file is which, said as it is found."""
+    found: dict[Kind, Path] = {}
+    for path in files:
+        frame = read_frame(path)
+        kind = recognise(frame)
+        if kind in found:
+            raise ConfigError(
+                f"{path}: looks like {kind}, and so does {found[kind]}; decisions have the columns case_id, "
+                "expert_id, decision, a roster expert_id, upper"
+            )
+        found[kind] = path
+        say(f"{path}: {kind}, {len(frame):,} rows, {len(frame.columns)} columns")
+    if "cases" not in found:
+        raise DataError(f"no file of cases among {', '.join(map(str, files))}: none has columns for features")
+    return found
+
+
+class _Draft:
+    """A configuration on its way: the guess, and what a first look with it found."""
+
+    def __init__(self, files: dict[Kind, Path], cases: pd.DataFrame, guess: Guess) -> None:
+        self.files = files
+        self.guess = guess
+        parts = dict.fromkeys([*guess.group], "group") | dict.fromkeys([*guess.ids], "-")
+        parts |= {str(name): part for part, name in self._roles().items() if isinstance(name, str)}
+        self.columns = [
+            replace(one, part=parts.get(one.column, "feature"), note=guess.reasons.get(one.column, ""))
+            for one in profile_columns(cases)
+        ]
+        self._frame = cases
+        self.faults: tuple[str, ...] = ()
+
+    def _roles(self) -> dict[str, Any]:
+        guess = self.guess
+        named = {"case": guess.case, "label": guess.label, "time": guess.time}
+        return {part: name for part, name in named.items() if name is not None}
+
+    def config(self) -> Config:
+        """The guess as a configuration, with the example costs."""
+        columns = {**self._roles(), "group": list(self.guess.group), "ignore": list(self.guess.ids)}
+        return Config.model_validate({"columns": columns, "costs": _prices(self.guess.classes)})
+
+    def look(self) -> None:
+        """Read the files with the guess, as `check` does, and see what each column turns out to be."""
+        from deccaf.evaluate.audit import audit
+
+        settings = self.config()
+        looked: Audit | None = None
+        with warnings_said(print_them=False) as said:
+            table = Cases.read(self.files["cases"], columns=settings.columns, costs=settings.costs.build())
+            if "decisions" in self.files and table.label is not None:
+                history = History.read(self.files["cases"], self.files["decisions"], settings)
+                looked = audit(history, settings.columns)
+            elif table.label is not None:
+                looked = audit(History.of(table), settings.columns)
+        found = described(self._frame, settings, table, looked, said)
+        why = self.guess.reasons
+        self.columns = [
+            replace(one, note=one.note.replace("ignored", "") or why.get(one.column, "")) for one in found
+        ]
+        self.columns = [_suspects_apart(one) for one in self.columns]
+        if looked is not None:
+            self.faults = tuple(note for note in looked.faults if not note.startswith("column "))
+
+    def text(self, trouble: DeccafError | None) -> str:
+        """The file."""
+        names = ", ".join(f"{kind}: {path.name}" for kind, path in self.files.items())
+        head = [
+            f"# Written by `deccaf init` from {names}. Everything here was guessed: read it, correct it.",
+            "",
+        ]
+        if trouble is not None:
+            head += [f"# NOT YET RIGHT: {_one_line(str(trouble))}", ""]
+        head += [f"# Note: {_one_line(note)}" for note in self.faults]
+        return "\n".join([*head, "[columns]", *self._parts(), *self._features(), ""]) + self._costs() + _MODEL
+
+    def command(self, name: str, out: Path) -> str:
+        """A command line for these files."""
+        options = {"cases": "--cases", "decisions": "--decisions"}
+        files = " ".join(f"{options[kind]} {path}" for kind, path in self.files.items() if kind in options)
+        return f"deccaf {name} {files} --config {out}"
+
+    def _parts(self) -> list[str]:
+        by_name = {one.column: one for one in self.columns}
+        lines = []
+        for part, default in (("case", "case_id"), ("label", "label"), ("time", "time")):
+            name = self._roles().get(part)
+            if name is None:
+                lines.append(f"# {part} = {_quoted(default)}   # no column looks like it")
+            else:
+                lines.append(f"{part} = {_quoted(name)}   # {_facts(by_name[name])}")
+        for name in self.guess.group:
+            lines.append(f"group = [{_quoted(name)}]   # {_facts(by_name[name])}; its rows are never split")
+        return lines
+
+    def _features(self) -> list[str]:
+        chosen = [one for one in self.columns if one.part == "feature"]
+        lines = ["features = ["] + [f"  {_quoted(one.column)},   # {_facts(one)}" for one in chosen]
+        left = [one for one in self.columns if one.part == "-"]
+        if left:
+            lines.append("  # left out; take the first # of a line away to have the column as a feature:")
+            lines += [f"  # {_quoted(one.column)},   # {_facts(one)}" for one in left]
+        return [*lines, "]"]
+
+    def _costs(self) -> str:
+        classes = self.guess.classes or (0, 1)
+        prices = "\n".join(
+            f"{key} = {json.dumps(value)}" for key, value in _prices(classes).items() if key != "example"
+        )
+        positive = repr(classes[-1])
+        return _EXAMPLE.format(prices=prices, positive=positive, negative=repr(classes[0]))
+
+
+def _prices(classes: tuple[Any, ...]) -> dict[str, Any]:
+    """Example costs for these classes."""
+    if len(classes) > 2:
+        matrix = [[0 if truth == said else 1 for said in classes] for truth in classes]
+        return {"example": True, "classes": list(classes), "matrix": matrix}
+    named = {} if classes in ((), (0, 1)) else {"classes": list(classes)}
+    return {"example": True, **named, "false_positive": 1.0, "false_negative": 5.0}
+
+
+def _suspects_apart(one: ColumnProfile) -> ColumnProfile:
+    """A column that looks like a leak is left out of a first configuration, for a person to decide."""
+    return replace(one, part="-") if one.part == "feature" and one.note.startswith("leak") else one
+
+
+def _facts(one: ColumnProfile) -> str:
+    said = [one.kind]
+    if one.missing:
+        said.append(f"{one.missing:.1%} missing")
+    if one.example:
+        said.append(f"e.g. {one.example}")
+    if one.note:
+        said.append(one.note)
+    return _one_line("; ".join(said))
+
+
+def _one_line(text: str) -> str:
+    """Text that a TOML comment may hold."""
+    return "".join(sign if sign.isprintable() else " " for sign in text)
+
+
+def _quoted(name: str) -> str:
+    return json.dumps(name, ensure_ascii=False)

@@ -1,0 +1,134 @@
+"""The method `deccaf`: how likely each truth is, how everyone decides, and what that is expected to cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from deccaf.data.costs import Class, Costs, expert_losses, machine_losses
+from deccaf.data.history import History
+from deccaf.errors import ConfigError
+from deccaf.models.cases.classifier import CaseClassifier
+from deccaf.models.decisions.model import DecisionModel
+from deccaf.models.methods import Learned, Scores, Settings
+from deccaf.models.protocols import Method
+
+Array = NDArray[np.float64]
+
+
+class LearnedCosts(Learned):
+    """P(truth | case) and P(decision | case, truth, expert); plans minimise the expected cost."""
+
+    classifier: CaseClassifier
+    decisions: DecisionModel | None
+
+    def chances(self, features: pd.DataFrame, costs: Array) -> Array:
+        """(cases, K): chance of each truth, whatever the costs."""
+        return np.asarray(self.classifier.predict(features))
+
+    def score(self, features: pd.DataFrame, experts: Sequence[str], costs: Array, review: Array) -> Scores:
+        """Expected costs of the machine, which takes the cheapest class, and of each expert."""
+        p = self.classifier.predict(features)
+        machine = machine_losses(p, costs)
+        loss = np.empty((len(p), 1 + len(experts)))
+        loss[:, 0] = machine.min(axis=1)
+        if experts:
+            loss[:, 1:] = expert_losses(p, self._team().predict(features, experts), costs, review)
+        return Scores(p, machine.argmin(axis=1), loss, loss)
+
+    def decision_chances(self, features: pd.DataFrame, experts: Sequence[str]) -> Array | None:
+        """q[i, j, y, m]: chance that an expert says m if the truth is y."""
+        return None if self.decisions is None else self.decisions.predict(features, experts)
+
+    def _expert_contributions(
+        self, case: pd.DataFrame, expert: str, classes: Sequence[Class]
+    ) -> list[tuple[Class | None, Class, pd.DataFrame]]:
+        team = self._team()
+        return [
+            (truth, classes[k], team.contributions(case, expert, y, k))
+            for k in range(1, len(classes))
+            for y, truth in enumerate(classes)
+        ]
+
+    def _team(self) -> DecisionModel:
+        if self.decisions is None:
+            raise ConfigError("the model learned from no decisions, so nothing is known of the experts")
+        return self.decisions
+
+
+class ExpectedCost(Method):
+    """Learn for every cost structure at once; the costs are needed only to score."""
+
+    name = "deccaf"
+
+    def learn(
+        self, history: History, settings: Settings, costs: Costs, classifier: CaseClassifier | None = None
+    ) -> Learned:
+        """Learn the cases, and the experts where there are decisions."""
+        del costs
+        classifier = classifier or learn_cases(history, settings)
+        team = learn_decisions(history, settings, classifier) if len(history.case) else None
+        return LearnedCosts(self.name, classifier, team)
+
+    def from_dict(self, data: Mapping[str, Any]) -> Learned:
+        """Rebuild what `Learned.to_dict` gave."""
+        team = None if data["decisions"] is None else DecisionModel.from_dict(data["decisions"])
+        return LearnedCosts(self.name, CaseClassifier.from_dict(data["classifier"]), team)
+
+
+def learn_cases(history: History, settings: Settings) -> CaseClassifier:
+    """P(truth | case)."""
+    return CaseClassifier(
+        settings.classes,
+        parts=settings.case_parts,
+        half_life=settings.half_life,
+        budget=settings.budget,
+        seed=settings.seed,
+    ).fit(history.features, history.label, time=history.time, group=history.group, weight=history.weight)
+
+
+def learn_decisions(
+    history: History, settings: Settings, classifier: CaseClassifier | None = None
+) -> DecisionModel:
+    """P(decision | case, truth, expert); cases without a truth need a classifier to count."""
+    settings.step("Learning how people decide")
+    features, truth = history.features.iloc[history.case], history.label[history.case]
+    waiting = bool((truth < 0).any())
+    return DecisionModel(
+        settings.classes,
+        parts=settings.decision_parts,
+        half_life=settings.half_life,
+        budget=settings.budget,
+        seed=settings.seed,
+    ).fit(
+        features,
+        truth,
+        history.expert,
+        history.decision,
+        time=_times(history),
+        group=_groups(history),
+        weight=None if history.weight is None else history.weight[history.case],
+        p=None if classifier is None or not waiting else classifier.predict(features),
+    )
+
+
+def _times(history: History) -> pd.Series | None:
+    """When decisions were made; else when their cases came."""
+    if history.decision_time is not None:
+        return history.decision_time
+    return None if history.time is None else history.time.iloc[history.case]
+
+
+def _groups(history: History) -> pd.Series | None:
+    """Decisions on one case (or of one group) stay together; one decision per case needs no groups."""
+    if history.group is not None:
+        return history.group.iloc[history.case]
+    repeated = len(np.unique(history.case)) < len(history.case)
+    return pd.Series(history.case) if repeated else None
+
+
+EXPECTED_COST = ExpectedCost()

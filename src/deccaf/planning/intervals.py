@@ -1,0 +1,58 @@
+"""How sure the expected loss of an expert is: from the posterior of how the expert errs, given each truth.
+
+The loss is `review + sum_y p_y P(error | y) c_y`, where c_y is the mean cost of that expert's errors when the
+truth is y. With every P(error | y) at the end of its interval the loss is at the end of its own, which
+therefore holds at least as often. The chances of the truths are taken as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from deccaf.models.methods import Learned
+
+Array = NDArray[np.float64]
+
+LEVEL = 0.9
+"""Chance that an interval holds the expected loss."""
+
+
+def can_tell(learned: Learned) -> bool:
+    """Whether the method knows how sure it is of people."""
+    return hasattr(learned.decisions, "interval_rows")
+
+
+def loss_intervals(
+    learned: Learned,
+    features: pd.DataFrame,
+    experts: Sequence[str | None],
+    p: Array,
+    costs: Array,
+    review: Callable[[Sequence[str]], Array],
+    level: float = LEVEL,
+) -> tuple[Array, Array]:
+    """(low, high) of the expected loss of each case with its expert; NaN for None (the machine).
+
+    `costs` are (cases or 1, K, K); `review` says what it costs to ask people.
+    """
+    low, high = np.full(len(features), np.nan), np.full(len(features), np.nan)
+    rows = np.array([k for k, name in enumerate(experts) if name is not None], np.int64)
+    if not len(rows):
+        return low, high
+    names = [name for name in experts if name is not None]
+    least, most, q = learned.decisions.interval_rows(features.iloc[rows], names, level=level)  # type: ignore[union-attr]
+    stakes = p[rows] * _mean_costs(q, costs if len(costs) == 1 else costs[rows])
+    paid = review(names)
+    low[rows] = paid + (stakes * least).sum(axis=1)
+    high[rows] = paid + (stakes * most).sum(axis=1)
+    return low, high
+
+
+def _mean_costs(q: Array, costs: Array) -> Array:
+    """(cases, K): what an error costs in the mean, by truth; `q` is (cases, K truths, K decisions)."""
+    wrong = q * (1.0 - np.eye(q.shape[1]))
+    return np.asarray((wrong * costs).sum(axis=2) / np.maximum(wrong.sum(axis=2), 1e-12))

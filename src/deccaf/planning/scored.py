@@ -1,0 +1,127 @@
+"""What is believed about cases that wait for a plan, put together from chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from deccaf.assign import Opinions
+from deccaf.data.costs import Class
+from deccaf.evaluate.drift import Unlike
+from deccaf.models.methods import Scores
+from deccaf.planning.intake import Chunk, Intake, joined, stacked
+from deccaf.planning.terms import Terms
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Everything about the cases that a planner looks at."""
+
+    ids: pd.Index
+    makers: tuple[str, ...]
+    """The machine, then the experts of the roster."""
+    loss: Array
+    """(cases, makers): expected cost; infinite where a maker may not get a case."""
+    objective: Array
+    """(cases, makers): what the plan minimises."""
+    says: Ints
+    """What the machine would decide, as positions in `classes`."""
+    classes: tuple[Class, ...]
+    notes: tuple[str, ...] = ()
+    """What the lead should know about the cases and the roster."""
+    batch: pd.Series | None = None
+    """The batch of each case; None: all are one."""
+    columns: pd.DataFrame | None = None
+    """The columns of the cases that constraints name."""
+    opinions: Opinions | None = None
+    """What everyone would say on every case, where constraints look at that."""
+    p: Array | None = None
+    """(cases, K): chance of each truth, where the beliefs come from a model."""
+    terms: Terms | None = None
+    """What errors and reviews cost, where the beliefs come from a model."""
+    warnings: tuple[Unlike, ...] = ()
+    """How the cases are unlike those that the model learned from."""
+
+    @property
+    def by_cost(self) -> bool:
+        """Whether the plan minimises the expected cost itself."""
+        return self.objective is self.loss
+
+    def of(self, makers: Sequence[str]) -> Scored:
+        """The same for some of the makers, in this order."""
+        if tuple(makers) == self.makers:
+            return self
+        where = [self.makers.index(name) for name in makers]
+        loss = self.loss[:, where]
+        objective = loss if self.by_cost else self.objective[:, where]
+        said = self.opinions
+        if said is not None:
+            paid = None if said.review_cost is None else said.review_cost[where]
+            said = replace(said, q=said.q[:, where], review_cost=paid)
+        return replace(self, makers=tuple(makers), loss=loss, objective=objective, opinions=said)
+
+
+@dataclass(eq=False)
+class Parts:
+    """Scored chunks, until they are put together."""
+
+    ids: list[pd.Index] = field(default_factory=list)
+    batch: list[pd.Series | None] = field(default_factory=list)
+    p: list[Array] = field(default_factory=list)
+    loss: list[Array] = field(default_factory=list)
+    objective: list[Array] = field(default_factory=list)
+    says: list[Ints] = field(default_factory=list)
+    columns: list[pd.DataFrame] = field(default_factory=list)
+    opinions: list[Opinions] = field(default_factory=list)
+
+    def add(self, chunk: Chunk, scores: Scores) -> None:
+        """Another chunk; the objective is kept where it is not the loss itself."""
+        self.ids.append(chunk.ids)
+        self.batch.append(chunk.batch)
+        self.columns.append(chunk.columns)
+        self.p.append(scores.p)
+        self.loss.append(scores.loss)
+        self.says.append(scores.says)
+        if scores.objective is not scores.loss:
+            self.objective.append(scores.objective)
+
+    def together(
+        self, makers: tuple[str, ...], classes: tuple[Class, ...], intake: Intake, terms: Terms
+    ) -> Scored:
+        """All chunks as one."""
+        if not self.ids:
+            empty = np.empty((0, len(makers)))
+            none = np.empty((0, len(classes)))
+            return Scored(
+                pd.Index([]), makers, empty, empty, np.zeros(0, np.int64), classes, p=none, terms=terms
+            )
+        ids, loss = joined(self.ids, intake.named), stacked(self.loss)
+        batches = [part for part in self.batch if part is not None]
+        return Scored(
+            ids=ids,
+            makers=makers,
+            loss=loss,
+            objective=stacked(self.objective) if self.objective else loss,
+            says=stacked(self.says),
+            classes=classes,
+            notes=tuple(intake.notes()),
+            batch=pd.concat(batches) if batches else None,
+            columns=pd.concat(self.columns),
+            opinions=Opinions.concat(self.opinions) if self.opinions else None,
+            p=stacked(self.p),
+            terms=terms,
+            warnings=tuple(intake.unlike()),
+        )
+
+
+def no_scores(cases: int, experts: int, classes: int) -> Scores:
+    """Scores that say nothing, to check that a plan exists."""
+    loss = np.zeros((cases, 1 + experts))
+    return Scores(np.zeros((cases, classes)), np.zeros(cases, np.int64), loss, loss)

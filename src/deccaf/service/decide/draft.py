@@ -1,0 +1,241 @@
+"""A draft: a plan that nobody is bound by yet, with everything that it was made from.
+
+So it can be verified again before it is committed, and asked "what if" without scoring anything twice.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from deccaf.assign import Assignment, AssignmentProblem, Opinions, verify
+from deccaf.data.capacity import Capacity
+from deccaf.data.config import ConstraintsTable
+from deccaf.planning.scored import Scored
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class DraftedCase:
+    """Who would get a case, and what everybody was expected to cost."""
+
+    case_id: str
+    maker: str
+    expected_loss: float | None
+    losses: dict[str, float | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """A plan that nobody is bound by yet."""
+
+    scored: Scored
+    roster: pd.DataFrame
+    """maker, upper (what is left), lower (what is still owed)."""
+    excluded: list[str]
+    """Who may not get each case, as JSON."""
+    lot: Ints
+    """The maker drawn by lot for each case; -1: none."""
+    propensity: NDArray[np.float64]
+    maker: NDArray[np.int32]
+    objective: float
+    gap: float
+    prices: NDArray[np.float64]
+    summary: dict[str, Any]
+    """As the API gives it."""
+    model_id: int | None
+    constraints: ConstraintsTable | None = None
+    pace: Mapping[str, float] = field(default_factory=dict)
+    """Cases an hour, by expert, as the model knows it."""
+    seed: int = 0
+
+    @property
+    def loads(self) -> Ints:
+        """Cases of every maker."""
+        return np.bincount(self.maker, minlength=len(self.scored.makers))
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """How `make_plan` made it."""
+        return {"constraints": self.constraints, "pace": self.pace, "seed": self.seed}
+
+    def allowed(self) -> Bools:
+        """Who may get each case."""
+        return allowed(self.scored, self.excluded)
+
+    def verify(self) -> None:
+        """Check the draft against its own losses and limits, independently of how it was solved.
+
+        Prices prove that a plan is the best within the limits. Under constraints there may be better ones:
+        then only the limits, the makers and the sum of the losses are checked.
+        """
+        capacity = only(roster_capacity(self.roster), self.scored, self.allowed(), self.lot)
+        lower, upper = capacity.limits(self.scored.makers, len(self.maker))
+        mask = capacity.mask(self.scored.ids, self.scored.makers)
+        problem = AssignmentProblem.of(self.scored.objective, upper, lower, mask)
+        gap = self.gap if self.constraints is None else np.inf
+        verify(problem, Assignment(self.maker, self.objective, self.prices, gap, "stored", 0.0))
+
+    def rows(self, start: int, count: int) -> list[DraftedCase]:
+        """Some of its cases."""
+        part = slice(start, start + count)
+        return [
+            DraftedCase(
+                case_id=str(case),
+                maker=self.scored.makers[int(j)],
+                expected_loss=_number(losses[int(j)]),
+                losses={m: _number(v) for m, v in zip(self.scored.makers, losses.tolist(), strict=True)},
+            )
+            for case, j, losses in zip(
+                self.scored.ids[part], self.maker[part], self.scored.loss[part], strict=True
+            )
+        ]
+
+
+def allowed(scored: Scored, excluded: Sequence[str]) -> Bools:
+    """Who may get each case: those with a finite loss who are not excluded (lists as JSON)."""
+    found = np.isfinite(scored.loss)
+    for row, text in enumerate(excluded):
+        if text != "[]":
+            barred = set(json.loads(text))
+            found[row] &= [maker not in barred for maker in scored.makers]
+    return found
+
+
+def roster_capacity(roster: pd.DataFrame) -> Capacity:
+    """The limits of a draft's roster."""
+    return Capacity.from_frame(roster.rename(columns={"maker": "expert_id"}))
+
+
+def only(capacity: Capacity, scored: Scored, may: Bools, lot: Ints) -> Capacity:
+    """The capacity for those who may get each case; a case drawn by lot may go to its maker alone."""
+    drawn = np.flatnonzero(lot >= 0)
+    if len(drawn):
+        may = may.copy()
+        may[drawn] = False
+        may[drawn, lot[drawn]] = True
+    if may.all():
+        return capacity
+    return capacity.only(pd.DataFrame(may, index=scored.ids, columns=list(scored.makers)))
+
+
+def pack(draft: Draft) -> bytes:
+    """One parquet file in memory: cases, what is believed of them, the choice; all else as its metadata."""
+    scored, count = draft.scored, len(draft.maker)
+    columns: dict[str, Any] = {
+        "case_id": pa.array([str(case) for case in scored.ids]),
+        "maker": draft.maker,
+        "says": scored.says,
+        "excluded": pa.array(draft.excluded),
+        "lot": draft.lot,
+        "propensity": draft.propensity,
+    }
+    columns |= {f"loss {j}": scored.loss[:, j] for j in range(len(scored.makers))}
+    if scored.objective is not scored.loss:
+        columns |= {f"objective {j}": scored.objective[:, j] for j in range(len(scored.makers))}
+    if scored.columns is not None:
+        columns |= {f"column {name}": pa.array(scored.columns[name]) for name in scored.columns}
+    opinions = scored.opinions
+    if opinions is not None:
+        columns |= {f"opinion {name}": _cells(getattr(opinions, name), count) for name in ("p", "q", "costs")}
+    more = {
+        "makers": list(scored.makers),
+        "classes": list(scored.classes),
+        "objective": draft.objective,
+        "gap": draft.gap,
+        "prices": draft.prices.tolist(),
+        "roster": draft.roster.to_dict("list"),
+        "constraints": None if draft.constraints is None else draft.constraints.model_dump(mode="json"),
+        "pace": dict(draft.pace),
+        "seed": draft.seed,
+        "review_cost": None if opinions is None else np.asarray(opinions.review_cost).tolist(),
+    }
+    out = io.BytesIO()
+    table = pa.table(columns).replace_schema_metadata({"deccaf": json.dumps(more)})
+    pq.write_table(table, out, compression="zstd")
+    return out.getvalue()
+
+
+def unpack(payload: bytes, summary: dict[str, Any], model_id: int | None) -> Draft:
+    """Rebuild what `pack` gave."""
+    table = pq.read_table(io.BytesIO(payload))
+    more = json.loads(table.schema.metadata[b"deccaf"])
+    makers, classes = tuple(more["makers"]), tuple(more["classes"])
+    places = range(len(makers))
+    loss = np.column_stack([table.column(f"loss {j}").to_numpy() for j in places])
+    objective = loss
+    if "objective 0" in table.column_names:
+        objective = np.column_stack([table.column(f"objective {j}").to_numpy() for j in places])
+    named, given = [n for n in table.column_names if n.startswith("column ")], more.get("constraints")
+    ids = pd.Index(table.column("case_id").to_pylist(), dtype=object)
+    scored = Scored(
+        ids=ids,
+        makers=makers,
+        loss=loss,
+        objective=objective,
+        says=table.column("says").to_numpy(),
+        classes=classes,
+        columns=_named(table.select(named)) if given is not None else None,
+        opinions=_opinions(table, len(makers), more),
+    )
+    return Draft(
+        scored=scored,
+        roster=pd.DataFrame(more["roster"]),
+        excluded=table.column("excluded").to_pylist(),
+        lot=table.column("lot").to_numpy(),
+        propensity=table.column("propensity").to_numpy(),
+        maker=table.column("maker").to_numpy().astype(np.int32),
+        objective=more["objective"],
+        gap=more["gap"],
+        prices=np.array(more["prices"]),
+        summary=summary,
+        model_id=model_id,
+        constraints=None if given is None else ConstraintsTable.model_validate(given),
+        pace=more.get("pace", {}),
+        seed=more.get("seed", 0),
+    )
+
+
+def _named(table: pa.Table) -> pd.DataFrame:
+    return pd.DataFrame(
+        {name.removeprefix("column "): table[name].to_pandas() for name in table.column_names}
+    )
+
+
+def _cells(values: NDArray[np.float64], count: int) -> pa.Array:
+    """An array of any shape with one cell per case; one row for all cases is repeated."""
+    whole = np.broadcast_to(values, (count, *values.shape[1:])).reshape(count, -1)
+    return pa.FixedSizeListArray.from_arrays(pa.array(whole.ravel()), whole.shape[1])
+
+
+def _opinions(table: pa.Table, makers: int, more: Mapping[str, Any]) -> Opinions | None:
+    if "opinion p" not in table.column_names:
+        return None
+
+    def cells(name: str) -> NDArray[np.float64]:
+        column = table.column(f"opinion {name}").combine_chunks()
+        return np.asarray(column.flatten().to_numpy()).reshape(len(table), -1)
+
+    p = cells("p")
+    truths = p.shape[1]
+    return Opinions(
+        p=p,
+        q=cells("q").reshape(len(p), makers, truths, truths),
+        costs=cells("costs").reshape(len(p), truths, truths),
+        review_cost=np.array(more["review_cost"]),
+    )
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

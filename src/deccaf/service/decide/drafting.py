@@ -1,0 +1,295 @@
+"""Making a draft from the cases that wait: score, draw the lottery, solve, verify; and asking "what if"."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import sqlalchemy as sa
+
+from deccaf.assign import Opinions
+from deccaf.data.capacity import UNLIMITED, Capacity
+from deccaf.data.config import ConstraintsTable
+from deccaf.data.costs import MACHINE
+from deccaf.errors import CapacityError, DataError, did_you_mean
+from deccaf.planning.constraints import needs_opinions
+from deccaf.planning.plan import Plan
+from deccaf.planning.planner import make_plan, roster_notes
+from deccaf.planning.random_sharing import random_cost
+from deccaf.planning.scored import Scored
+from deccaf.planning.what_if import changed
+from deccaf.planning.what_if import what_if as planning_what_if
+from deccaf.service.decide.draft import Bools, Draft, Ints, allowed, only, roster_capacity
+from deccaf.service.decide.lottery import Lottery, draw_lottery, lottery_of, no_lottery
+from deccaf.service.decide.registry import Model
+from deccaf.service.errors import conflict, invalid, not_found
+from deccaf.service.ledger import shifts
+from deccaf.service.store import tables as t
+
+MOST_CASES = 200_000
+
+
+@dataclass(frozen=True, eq=False)
+class Waiting:
+    """Cases without anybody, and the roster that could take them."""
+
+    shift_id: int
+    case_ids: list[str]
+    features: list[str]
+    given: list[str | None]
+    excluded: list[str]
+    roster: pd.DataFrame
+    """maker, upper (what is left), lower (what is still owed)."""
+    random_share: float
+    """How much of it is given out by lot."""
+
+
+@dataclass(frozen=True)
+class OtherPlan:
+    """What the cases of a draft would cost with other capacities."""
+
+    cost: float
+    change: float
+    """Against the capacities of the draft."""
+    plan: dict[str, Any]
+    """The other plan's summary."""
+
+
+def waiting_cases(connection: sa.Connection, shift_id: int, case_ids: Sequence[str] | None) -> Waiting:
+    """Everything a plan for a shift is made from."""
+    shift = shifts.read_shift(connection, shift_id)
+    if shift.state != "open":
+        raise conflict("shift-closed", f"shift {shift_id} is closed; open it, or plan for another")
+    c = t.cases.c
+    query = sa.select(*c["case_id", "features", "given", "excluded"]).where(c.status == "waiting")
+    if case_ids is not None:
+        query = query.where(c.case_id.in_(list(case_ids)))
+    rows = connection.execute(query.order_by(c.id).limit(MOST_CASES)).all()
+    if case_ids is not None and len(rows) < len(set(case_ids)):
+        missing = sorted(set(case_ids) - {row.case_id for row in rows})
+        raise conflict("not-waiting", f"{len(missing)} case(s) do not wait for a plan, first: {missing[0]!r}")
+    if not rows:
+        raise conflict("nothing-waits", "no case waits for a plan")
+    return Waiting(
+        shift_id=shift_id,
+        case_ids=[row.case_id for row in rows],
+        features=[row.features for row in rows],
+        given=[row.given for row in rows],
+        excluded=[row.excluded for row in rows],
+        roster=_roster(connection, shift_id),
+        random_share=float(shift.random_share),
+    )
+
+
+def make_draft(waiting: Waiting, model: Model | None, constraints: ConstraintsTable | None = None) -> Draft:
+    """Score, draw the lottery, solve, verify; nothing is written.
+
+    Random cases that the constraints ask for take the place of the shift's own lottery.
+    """
+    _check_constraints(constraints)
+    experts = [name for name in waiting.roster["maker"] if name != MACHINE]
+    capacity = roster_capacity(waiting.roster)
+    scored = _scored(waiting, model, experts, constraints)
+    if model is not None:
+        scored = replace(scored, notes=(*roster_notes(model.system.experts_, capacity), *scored.notes))
+    may = allowed(scored, waiting.excluded)
+    options: dict[str, Any] = {"constraints": constraints}
+    if model is not None:
+        options |= {"pace": model.system.pace_, "seed": model.system.seed}
+    plan, lottery = _planned(scored, capacity, may, waiting, options)
+    (solved,) = plan.assignments.values()
+    return Draft(
+        scored=scored,
+        roster=waiting.roster,
+        excluded=waiting.excluded,
+        lot=lottery.maker,
+        propensity=lottery.propensity(np.where(may, scored.objective, np.inf), solved.prices, solved.maker),
+        maker=solved.maker,
+        objective=solved.objective,
+        gap=solved.gap,
+        prices=solved.prices,
+        summary=_summary(plan, scored, may, lottery.maker),
+        model_id=model.id if model else None,
+        **options,
+    )
+
+
+def what_if(draft: Draft, changes: Mapping[str, str]) -> OtherPlan:
+    """What the same cases would cost with other capacities; nothing is written.
+
+    Cases drawn by lot stay with their maker, in both plans, as long as there is room for them.
+    """
+    unknown = [name for name in changes if name not in set(draft.roster["maker"])]
+    if unknown:
+        raise not_found("maker on this plan's roster", unknown[0])
+    may, capacity = draft.allowed(), roster_capacity(draft.roster)
+    room = changed(capacity, changes).upper[list(draft.scored.makers)].to_numpy()[0]
+    lot = _fitting(draft.lot, room)
+    if draft.constraints is not None and draft.constraints.random is not None:
+        lot = np.full(len(lot), -1)  # drawn again, by the constraint itself
+    asked = planning_what_if(draft.scored, only(capacity, draft.scored, may, lot), changes, **draft.options)
+    other = _summary(asked.then, draft.scored, may, lot)
+    return OtherPlan(other["cost"], -asked.saves, other)
+
+
+def _planned(
+    scored: Scored, capacity: Capacity, may: Bools, waiting: Waiting, options: Mapping[str, Any]
+) -> tuple[Plan, Lottery]:
+    """The plan, and which of its cases were dealt at random."""
+    constraints: ConstraintsTable | None = options["constraints"]
+    lottery = no_lottery(*may.shape)
+    if constraints is not None and constraints.random is not None:
+        plan = make_plan(scored, only(capacity, scored, may, lottery.maker), **options)
+        (solved,) = plan.assignments.values()
+        drawn = np.where(plan.frame["random"], solved.maker, -1)
+        return plan, lottery_of(drawn, plan.frame["propensity"].to_numpy(), may, len(scored.makers))
+    room = waiting.roster["upper"].to_numpy(np.int64)
+    drawn_lottery = draw_lottery(may, room, waiting.random_share, np.random.default_rng())
+    if (drawn_lottery.maker >= 0).any():
+        try:
+            return make_plan(
+                scored, only(capacity, scored, may, drawn_lottery.maker), **options
+            ), drawn_lottery
+        except CapacityError:  # everything that somebody is owed leaves nothing to draw, or it fits in no way
+            pass
+    return make_plan(scored, only(capacity, scored, may, lottery.maker), **options), lottery
+
+
+def _check_constraints(constraints: ConstraintsTable | None) -> None:
+    """Refuse what the ledger cannot keep: a case has one assignment and one decision."""
+    asked = None if constraints is None else constraints.reviewers
+    if asked is not None and (asked.count != 1 or asked.up_to not in (None, 1)):
+        raise invalid(
+            "one-reviewer-each",
+            "constraints.reviewers: in the service one person decides a case; plan several opinions with "
+            "deccaf assign --config, or leave reviewers out",
+        )
+
+
+def _roster(connection: sa.Connection, shift_id: int) -> pd.DataFrame:
+    """What is left of everybody's capacity, and what they are still owed."""
+    left = [
+        (
+            seat.maker,
+            UNLIMITED if seat.room is None else seat.room,
+            0 if seat.absent else max(seat.lower - seat.used, 0),
+        )
+        for seat in shifts.read_roster(connection, shift_id)
+    ]
+    if not any(maker == MACHINE for maker, _, _ in left):
+        left.insert(0, (MACHINE, 0, 0))  # a machine that is not on the roster decides nothing
+    return pd.DataFrame(left, columns=["maker", "upper", "lower"])
+
+
+def _scored(
+    waiting: Waiting, model: Model | None, experts: list[str], constraints: ConstraintsTable | None
+) -> Scored:
+    """What is believed of all waiting cases: as given, else by the model."""
+    makers = (MACHINE, *experts)
+    count = len(waiting.case_ids)
+    given = np.array([text is not None for text in waiting.given])
+    classes: list[int | str] = list(model.classes) if model is not None else []
+    loss, says = np.full((count, len(makers)), np.inf), np.full(count, -1, np.int64)
+    objective, opinions = loss, None
+    notes: tuple[str, ...] = ()
+    if not given.all():
+        if model is None:
+            raise conflict("no-model", f"{(~given).sum()} case(s) need a model, and none is active")
+        rows = np.flatnonzero(~given)
+        frame = pd.DataFrame([json.loads(waiting.features[k]) for k in rows])
+        found = model.score_frame(frame, experts, constraints)
+        columns = np.array([makers.index(name) for name in found.makers])
+        loss[np.ix_(rows, columns)], says[rows] = found.loss, found.says
+        notes, opinions = found.notes, found.opinions
+        if found.objective is not found.loss:
+            objective = loss.copy()
+            objective[np.ix_(rows, columns)] = found.objective
+    for k in np.flatnonzero(given):
+        beliefs = json.loads(waiting.given[k] or "{}")
+        loss[k] = objective[k] = [beliefs["losses"].get(maker, np.inf) for maker in makers]
+        if beliefs["says"] is not None:
+            decision = json.loads(beliefs["says"])
+            classes += [] if decision in classes else [decision]
+            says[k] = classes.index(decision)
+    if (says < 0).any():
+        classes.append("")  # the last class, which -1 points to: the machine's decision is not known
+    return Scored(
+        ids=pd.Index(waiting.case_ids, dtype=object),
+        makers=makers,
+        loss=loss,
+        objective=objective,
+        says=says,
+        classes=tuple(classes),
+        notes=notes,
+        columns=_columns(waiting, constraints),
+        opinions=_for_all(opinions, given, constraints),
+    )
+
+
+def _columns(waiting: Waiting, constraints: ConstraintsTable | None) -> pd.DataFrame | None:
+    """The columns that the constraints name."""
+    if constraints is None:
+        return None
+    features = pd.DataFrame([json.loads(text) for text in waiting.features])
+    named = list(constraints.columns)
+    missing = [name for name in named if name not in features]
+    if missing:
+        hint = did_you_mean(missing[0], [str(name) for name in features])
+        raise DataError(f"column {missing[0]!r}: missing; the constraints ask for it{hint}")
+    return features[named]
+
+
+def _for_all(
+    opinions: Opinions | None, given: Bools, constraints: ConstraintsTable | None
+) -> Opinions | None:
+    """What everyone would say, where constraints need it; cases with losses of their own have none."""
+    if constraints is not None and needs_opinions(constraints) and given.any():
+        raise invalid(
+            "no-opinions",
+            f"constraints.band: measures fpr and fnr need a model that scores every case; {given.sum()} "
+            "case(s) came with losses of their own",
+        )
+    return opinions
+
+
+def _fitting(lot: Ints, room: Ints) -> Ints:
+    """The draws of the lottery that still find room; who has less of it now keeps the first of theirs."""
+    kept = lot.copy()
+    for maker in np.unique(lot[lot >= 0]):
+        kept[np.flatnonzero(lot == maker)[max(int(room[maker]), 0) :]] = -1
+    return kept
+
+
+def _summary(plan: Plan, scored: Scored, may: Bools, lot: Ints) -> dict[str, Any]:
+    """The plan's summary as plain JSON, with the price of each constraint where there are any.
+
+    Random sharing is reckoned over everybody who may get a case, also where the lottery has fixed its maker:
+    the page Today reckons it so from the ledger, where the lottery is over.
+    """
+    loads = plan.summary.makers["cases"].to_numpy()
+    shared = replace(plan.summary, random_cost=random_cost(scored.loss, loads, may))
+    found: dict[str, Any] = _plain(shared.to_dict())
+    by_constraint = "random" in plan.frame
+    drawn = int(plan.frame["random"].sum() if by_constraint else (lot >= 0).sum())
+    if drawn:
+        asks = "the constraints ask" if by_constraint else "the shift asks"
+        found["notes"].append(f"given out by lot, as {asks}: {drawn:,} of {len(lot):,} cases")
+    found["by_lot"] = drawn
+    if plan.constraints is not None:
+        found["constraints"] = _plain(plan.constraints.drop(columns="batch").to_dict("records"))
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """JSON without NaN, infinity and NumPy's numbers."""
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not np.isfinite(value) else value

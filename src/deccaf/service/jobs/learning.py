@@ -1,0 +1,121 @@
+"""What jobs learn from: the ledger's labelled cases and people's decisions as a `History`, and how to learn.
+
+From here on a refit and a backtest go the way of `deccaf fit` and `deccaf backtest`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import sqlalchemy as sa
+
+from deccaf.data.config import Config, ModelTable
+from deccaf.data.costs import MACHINE
+from deccaf.data.history import History
+from deccaf.errors import DataError
+from deccaf.estimator import DeCCaF
+from deccaf.service.decide import registry
+from deccaf.service.ledger import versions
+from deccaf.service.store import tables as t
+from deccaf.service.store.settings import read_setting
+
+SETTING = "learning"
+"""The setting that holds the tables `columns`, `costs`, `model` and `labels` of a configuration file."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """The ledger's history as files would have it, and the configuration to learn with."""
+
+    cases: pd.DataFrame
+    """The columns that the configuration names for case, label and time, and all features."""
+    decisions: pd.DataFrame
+    """`case_id`, `expert_id`, `decision`; `time`, `seconds`, `propensity` where all are known."""
+    config: Config
+
+    def history(self) -> History:
+        """Checked, or a `DataError` that says what is missing to learn from."""
+        if not len(self.cases):
+            raise DataError("no case has a label yet; models learn from labels: POST /v1/labels")
+        if not len(self.decisions):
+            raise DataError("no person has decided a case whose label is known")
+        return History.from_frames(self.cases, self.decisions, self.config)
+
+
+def read_lesson(connection: sa.Connection) -> Lesson:
+    """Labelled cases, the decisions of people on them, and how to learn."""
+    config = _config(connection)
+    cases, own_time = _cases(connection, config)
+    return Lesson(cases, _decisions(connection, with_time=not own_time), config)
+
+
+def _config(connection: sa.Connection) -> Config:
+    """As it was set; else like the model in force."""
+    tables = read_setting(connection, SETTING)
+    if tables is not None:
+        return Config.model_validate(tables)
+    active = versions.active_id(connection)
+    if active is None:
+        raise DataError(
+            "nobody said what errors cost: do it under Set-up or by PUT /v1/settings, "
+            "or activate a model that knows it"
+        )
+    return _config_of(registry.load(versions.read_content(connection, active)[1]))
+
+
+def _config_of(model: DeCCaF) -> Config:
+    settings = {name: getattr(model, name) for name in ModelTable.model_fields}
+    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
+    return Config.model_validate(
+        {
+            "columns": model.columns_.model_dump(exclude_unset=True),
+            "costs": {**model.costs_.to_dict(), "review_cost": model.review_cost},
+            "model": plain,
+        }
+    )
+
+
+def _cases(connection: sa.Connection, config: Config) -> tuple[pd.DataFrame, bool]:
+    """The labelled cases, and whether they bring their own time.
+
+    A feature with the name of the time column is the time where every case has it; else the time is when the
+    case arrived.
+    """
+    c, roles = t.cases.c, config.columns
+    query = sa.select(*c["case_id", "features", "label", "arrived_at"]).where(c.label.is_not(None))
+    rows = connection.execute(query.order_by(c.id)).all()
+    cases = pd.DataFrame([json.loads(row.features) for row in rows])
+    own_time = bool(len(cases)) and roles.time in cases and bool(cases[roles.time].notna().all())
+    cases[roles.case] = [row.case_id for row in rows]
+    cases[roles.label] = [json.loads(row.label) for row in rows]
+    if not own_time:
+        cases[roles.time] = [row.arrived_at for row in rows]
+    return cases, own_time
+
+
+def _decisions(connection: sa.Connection, with_time: bool) -> pd.DataFrame:
+    """People's decisions on labelled cases, in the order of the cases."""
+    c, d, a = t.cases.c, t.decisions.c, t.assignments.c
+    query = (
+        sa.select(*d["case_id", "maker", "decision", "at", "seconds"], c.arrived_at, a.propensity, a.method)
+        .join_from(t.decisions, t.assignments, sa.and_(a.case_id == d.case_id, a.state == "decided"))
+        .join(t.cases, c.case_id == d.case_id)
+        .where(d.maker != MACHINE, c.label.is_not(None))
+        .order_by(c.id)
+    )
+    rows = connection.execute(query).all()
+    columns: dict[str, list[Any]] = {
+        "case_id": [row.case_id for row in rows],
+        "expert_id": [row.maker for row in rows],
+        "decision": [json.loads(row.decision) for row in rows],
+    }
+    if with_time:  # the clocks of two machines may differ by a moment: nobody decides before a case is there
+        columns["time"] = [max(row.at, row.arrived_at) for row in rows]
+    if all(row.seconds is not None for row in rows):
+        columns["seconds"] = [row.seconds for row in rows]
+    if all(row.method != "history" for row in rows):  # of a history from elsewhere nobody knows the chances
+        columns["propensity"] = [row.propensity for row in rows]
+    return pd.DataFrame(columns)

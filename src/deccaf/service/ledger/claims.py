@@ -1,0 +1,267 @@
+"""A reviewer's day: claim the next case, decide it or hand it back; claims that run out; work taken away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import sqlalchemy as sa
+
+from deccaf.service.errors import RefusedError, conflict, not_found
+from deccaf.service.ledger import assignments, case_records, desk, shifts, trail
+from deccaf.service.ledger.placing import Placed, ToPlace, place_waiting
+from deccaf.service.store import tables as t
+from deccaf.service.store.keys import Actor
+from deccaf.service.store.listing import from_json
+
+_UNDECIDED = ("assigned", "claimed")
+
+
+class Claim(NamedTuple):
+    """A case in somebody's hands, and until when."""
+
+    case_id: str
+    claimed_until: float
+
+
+@dataclass(frozen=True)
+class QueuedCase:
+    """A case in somebody's queue."""
+
+    case_id: str
+    state: str
+    assigned_at: float
+    claimed_until: float | None
+
+
+@dataclass(frozen=True)
+class Queue:
+    """What somebody has to decide, oldest first, and how much they have decided."""
+
+    waiting: int
+    decided: int
+    items: list[QueuedCase]
+
+
+@dataclass(frozen=True)
+class QueueLength:
+    """How much an expert has to decide."""
+
+    name: str
+    display: str
+    cases: int | None
+    oldest: float | None
+    """When the oldest of these cases was given to them."""
+
+
+@dataclass(frozen=True)
+class WorkDay:
+    """How far a reviewer is in the shift that runs now."""
+
+    case_id: str | None
+    """The case in hand."""
+    features: dict[str, object]
+    arrived_at: float | None
+    waiting: int
+    decided: int
+    seconds: float | None
+    """Mean time for a decision."""
+    latest: list[tuple[str, int | str, float]]
+    """Their latest decisions: case, decision, time."""
+
+
+def claim_next(
+    connection: sa.Connection, maker: str, actor: Actor, at: float, seconds: float
+) -> Claim | None:
+    """The reviewer's open claim, or else the oldest case assigned to them, now claimed; None: nothing."""
+    c = t.assignments.c
+    mine = sa.select(*c["id", "case_id"]).where(c.maker == maker).order_by(c.id).limit(1)
+    row = connection.execute(mine.where(c.state == "claimed", c.claimed_until > at)).one_or_none()
+    if row is None:
+        waiting = mine.where(c.state == "assigned").with_for_update(skip_locked=True)
+        row = connection.execute(waiting).one_or_none()
+        if row is None:
+            return None
+        trail.record(connection, "claimed", at, actor, row.case_id, None, maker)
+    until = at + seconds
+    connection.execute(
+        sa.update(t.assignments)
+        .where(c.id == row.id, c.state.in_(_UNDECIDED))
+        .values(state="claimed", claimed_until=until, changed_at=at)
+    )
+    return Claim(row.case_id, until)
+
+
+def decide(
+    connection: sa.Connection,
+    case_id: str,
+    maker: str,
+    decision: str,
+    seconds: float | None,
+    actor: Actor,
+    at: float,
+) -> None:
+    """Write down a decision; only by whom the case is assigned to, and only once."""
+    c = t.assignments.c
+    done = connection.execute(
+        sa.update(t.assignments)
+        .where(c.case_id == case_id, c.maker == maker, c.state.in_(_UNDECIDED))
+        .values(state="decided", changed_at=at, claimed_until=None)
+    )
+    if done.rowcount != 1:
+        raise _not_theirs(connection, case_id, maker)
+    connection.execute(
+        sa.insert(t.decisions).values(case_id=case_id, maker=maker, decision=decision, seconds=seconds, at=at)
+    )
+    case_records.set_status(connection, [case_id], "decided")
+    trail.record(connection, "decided", at, actor, case_id, None, maker, decision=json.loads(decision))
+
+
+def hand_back(
+    connection: sa.Connection,
+    case_id: str,
+    maker: str,
+    reason: str,
+    actor: Actor,
+    at: float,
+    rng: np.random.Generator,
+    state: str = "returned",
+) -> Placed | None:
+    """Take a case from somebody and give it to the next best; None where it has to wait."""
+    live = assignments.live_of(connection, case_id)
+    if live is None or live.maker != maker or live.state not in _UNDECIDED:
+        raise _not_theirs(connection, case_id, maker)
+    at_desk = desk.open_desk(connection, live.shift_id, at)
+    c = t.assignments.c
+    done = connection.execute(
+        sa.update(t.assignments)
+        .where(c.id == live.id, c.state.in_(_UNDECIDED))
+        .values(state=state, changed_at=at, claimed_until=None)
+    )
+    if done.rowcount != 1:
+        raise conflict("changed-meanwhile", f"case {case_id!r} was changed by somebody else; look again")
+    desk.give_back(connection, live.shift_id, maker)
+    if maker in at_desk.makers:
+        at_desk.room[at_desk.makers.index(maker)] += 1
+    excluded = case_records.set_waiting(connection, case_id, maker)
+    trail.record(connection, state, at, actor, case_id, live.shift_id, maker, reason=reason)
+    why = assignments.reason_of(connection, live)
+    aim = None if why.objective is None else _known(why.objective)
+    item = ToPlace(case_id, _known(why.losses), live.machine_says, live.model_id, excluded, aim)
+    return place_waiting(connection, at_desk, [item], actor, at, rng)[0]
+
+
+def expire_claims(
+    connection: sa.Connection, at: float, rng: np.random.Generator, most: int = 100
+) -> list[str]:
+    """Take cases from reviewers whose claims have run out; each goes to the next best."""
+    c = t.assignments.c
+    query = sa.select(*c["case_id", "maker"]).where(c.state == "claimed", c.claimed_until < at)
+    late = connection.execute(query.order_by(c.shift_id, c.id).limit(most)).all()
+    for row in late:
+        hand_back(connection, row.case_id, row.maker, "claim expired", Actor(None), at, rng, "expired")
+    return [row.case_id for row in late]
+
+
+def any_expired(connection: sa.Connection, at: float) -> bool:
+    """Whether some claim has run out."""
+    c = t.assignments.c
+    query = sa.select(c.id).where(c.state == "claimed", c.claimed_until < at).limit(1)
+    return connection.execute(query).scalar() is not None
+
+
+def release_work(
+    connection: sa.Connection,
+    shift_id: int,
+    maker: str,
+    count: int | None,
+    reason: str,
+    actor: Actor,
+    at: float,
+    rng: np.random.Generator,
+) -> int:
+    """Take cases that somebody has not begun, newest first, and give them to others; how many."""
+    c = t.assignments.c
+    query = sa.select(c.case_id).where(c.shift_id == shift_id, c.maker == maker, c.state == "assigned")
+    ids = connection.execute(query.order_by(c.id.desc()).limit(count)).scalars().all()
+    for case_id in ids:
+        hand_back(connection, case_id, maker, reason, actor, at, rng, "released")
+    return len(ids)
+
+
+def read_queue(connection: sa.Connection, maker: str, most: int) -> Queue:
+    """Somebody's queue, over all shifts."""
+    c = t.assignments.c
+    counted = sa.select(c.state, sa.func.count()).where(c.maker == maker, c.state.in_(t.LIVE))
+    counts: dict[str, int] = dict(connection.execute(counted.group_by(c.state)).all())
+    query = sa.select(*c["case_id", "state", "created_at", "claimed_until"]).where(
+        c.maker == maker, c.state.in_(_UNDECIDED)
+    )
+    items = [QueuedCase(*row) for row in connection.execute(query.order_by(c.id).limit(most))]
+    waiting = counts.get("assigned", 0) + counts.get("claimed", 0)
+    return Queue(waiting, counts.get("decided", 0), items)
+
+
+def read_work_day(connection: sa.Connection, maker: str, at: float) -> WorkDay:
+    """How far somebody is, with the case in hand."""
+    a, d = t.assignments.c, t.decisions.c
+    current = shifts.current_shift(connection, at)
+    since = 0.0 if current is None else shifts.read_shift(connection, current).starts_at
+    claimed = sa.select(a.case_id).where(a.maker == maker, a.state == "claimed", a.claimed_until > at)
+    case_id = connection.execute(claimed.order_by(a.id).limit(1)).scalar()
+    k = t.cases.c
+    case = connection.execute(
+        sa.select(*k["features", "arrived_at"]).where(k.case_id == case_id)
+    ).one_or_none()
+    counted = sa.select(sa.func.count()).where(a.maker == maker, a.state.in_(_UNDECIDED))
+    done = sa.select(sa.func.count(), sa.func.avg(d.seconds)).where(d.maker == maker, d.at >= since)
+    decided, seconds = connection.execute(done).one()
+    latest = sa.select(*d["case_id", "decision", "at"]).where(d.maker == maker).order_by(d.at.desc()).limit(5)
+    return WorkDay(
+        case_id=case_id,
+        features={} if case is None else from_json(case.features),
+        arrived_at=None if case is None else case.arrived_at,
+        waiting=connection.execute(counted).scalar_one(),
+        decided=decided,
+        seconds=seconds,
+        latest=[(row.case_id, from_json(row.decision), row.at) for row in connection.execute(latest)],
+    )
+
+
+def queue_lengths(connection: sa.Connection) -> list[QueueLength]:
+    """How much every active expert has to decide."""
+    a, e = t.assignments.c, t.experts.c
+    counted = (
+        sa.select(a.maker, sa.func.count().label("cases"), sa.func.min(a.created_at).label("oldest"))
+        .where(a.state.in_(_UNDECIDED))
+        .group_by(a.maker)
+        .subquery()
+    )
+    query = sa.select(e.name, e.display, counted.c.cases, counted.c.oldest).outerjoin_from(
+        t.experts, counted, counted.c.maker == e.name
+    )
+    return [QueueLength(*row) for row in connection.execute(query.where(e.active).order_by(e.name))]
+
+
+def mean_seconds(connection: sa.Connection, since: float) -> dict[str, float]:
+    """Mean time for a decision by maker, of decisions since then."""
+    d = t.decisions.c
+    query = sa.select(d.maker, sa.func.avg(d.seconds)).where(d.at >= since, d.seconds.is_not(None))
+    return {maker: float(mean) for maker, mean in connection.execute(query.group_by(d.maker))}
+
+
+def _known(values: Mapping[str, float | None]) -> dict[str, float]:
+    """Without those who could not get the case."""
+    return {maker: float(value) for maker, value in values.items() if value is not None}
+
+
+def _not_theirs(connection: sa.Connection, case_id: str, maker: str) -> RefusedError:
+    if not case_records.known_cases(connection, [case_id]):
+        return not_found("case", case_id)
+    live = assignments.live_of(connection, case_id)
+    if live is not None and live.state == "decided":
+        return conflict("already-decided", f"case {case_id!r} is decided already")
+    return conflict("not-assigned", f"case {case_id!r} is not assigned to {maker}")

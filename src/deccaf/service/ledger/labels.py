@@ -1,0 +1,33 @@
+"""Labels: what the truth turned out to be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from deccaf.service.errors import not_found
+from deccaf.service.ledger import trail
+from deccaf.service.ledger.case_records import known_cases
+from deccaf.service.store import tables as t
+from deccaf.service.store.keys import Actor
+
+
+def label(connection: sa.Connection, rows: Sequence[tuple[str, str]], actor: Actor, at: float) -> None:
+    """Write down labels (case, label as JSON); a later label corrects an earlier one."""
+    ids = [case_id for case_id, _ in rows]
+    missing = sorted(set(ids) - known_cases(connection, ids))
+    if missing:
+        raise not_found("case", missing[0])
+    connection.execute(
+        sa.insert(t.labels), [{"case_id": case, "label": value, "at": at} for case, value in rows]
+    )
+    connection.execute(
+        sa.update(t.cases)
+        .where(t.cases.c.case_id == sa.bindparam("of_case"))
+        .values(label=sa.bindparam("truth"), labelled_at=at),
+        [{"of_case": case, "truth": value} for case, value in sorted(rows)],
+    )
+    lines = [trail.line("labelled", at, actor, case_id=case, label=json.loads(value)) for case, value in rows]
+    trail.write(connection, lines)

@@ -1,0 +1,162 @@
+"""Giving cases to somebody: those that arrive, and those that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import sqlalchemy as sa
+
+from deccaf.data.costs import MACHINE
+from deccaf.service.ledger import assignments, case_records, desk, trail
+from deccaf.service.ledger.assignments import NewAssignment, numbers
+from deccaf.service.ledger.case_records import Arrival
+from deccaf.service.ledger.desk import Desk, Floats
+from deccaf.service.ledger.routing import choose
+from deccaf.service.store import tables as t
+from deccaf.service.store.keys import Actor
+
+_ADD_DECISION = sa.insert(t.decisions)
+
+
+@dataclass(frozen=True)
+class ToPlace:
+    """A case that needs somebody."""
+
+    case_id: str
+    losses: Mapping[str, float]
+    says: str | None
+    model_id: int | None
+    excluded: tuple[str, ...] = ()
+    objective: Mapping[str, float] | None = None
+    """What the choice minimises, where that is not the expected loss."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where a case went, and why."""
+
+    case_id: str
+    maker: str
+    expected_loss: float
+    price: float
+    propensity: float
+    method: str
+    losses: Mapping[str, float | None]
+    decision: str | None
+    """The machine's decision, as JSON, where the machine decided at once."""
+    objective: Mapping[str, float | None] | None = None
+
+    @property
+    def status(self) -> str:
+        """Of the case and of its assignment."""
+        return "assigned" if self.decision is None else "decided"
+
+
+def route(
+    connection: sa.Connection,
+    at_desk: Desk,
+    arrivals: Sequence[Arrival],
+    actor: Actor | Sequence[Actor],
+    at: float,
+    rng: np.random.Generator,
+) -> list[Placed | None]:
+    """Enter cases and give each to somebody at once; None where nobody has room, and the case waits."""
+    actors = [actor] * len(arrivals) if isinstance(actor, Actor) else list(actor)
+    items = [
+        ToPlace(a.case_id, a.losses or {}, a.says, a.model_id, a.excluded, a.objective) for a in arrivals
+    ]
+    placed = [_choose(at_desk, item, rng) if at_desk.is_open else None for item in items]
+    rows = [(a, "waiting" if p is None else p.status) for a, p in zip(arrivals, placed, strict=True)]
+    case_records.add(connection, rows, at)
+    together = list(zip(items, placed, actors, strict=True))
+    waiting = [trail.line("arrived", at, who, item.case_id) for item, p, who in together if p is None]
+    trail.write(connection, waiting)
+    _write(connection, at_desk, [(item, p, who) for item, p, who in together if p is not None], at)
+    return placed
+
+
+def place_waiting(
+    connection: sa.Connection,
+    at_desk: Desk,
+    items: Sequence[ToPlace],
+    actor: Actor,
+    at: float,
+    rng: np.random.Generator,
+) -> list[Placed | None]:
+    """Give cases that are in the ledger and wait to somebody; None where nobody has room."""
+    placed = [_choose(at_desk, item, rng) if at_desk.is_open else None for item in items]
+    made = [(item, p, actor) for item, p in zip(items, placed, strict=True) if p is not None]
+    for status in ("assigned", "decided"):
+        case_records.set_status(connection, [p.case_id for _, p, _ in made if p.status == status], status)
+    _write(connection, at_desk, made, at)
+    return placed
+
+
+def _choose(at_desk: Desk, item: ToPlace, rng: np.random.Generator) -> Placed | None:
+    row = at_desk.row(item.losses, item.excluded)
+    aim = row if item.objective is None else at_desk.row(item.objective, item.excluded)
+    choice = choose(aim, at_desk.prices, at_desk.room, at_desk.random_share, rng)
+    if choice is None:
+        return None
+    maker = at_desk.makers[choice.position]
+    at_desk.room[choice.position] -= 1
+    at_desk.taken[maker] += 1
+    return Placed(
+        case_id=item.case_id,
+        maker=maker,
+        expected_loss=float(row[choice.position]),
+        price=float(at_desk.prices[choice.position]),
+        propensity=choice.propensity,
+        method="lot" if choice.by_lot else "stream",
+        losses=_by_maker(at_desk, row),
+        decision=item.says if maker == MACHINE else None,
+        objective=None if item.objective is None else _by_maker(at_desk, aim),
+    )
+
+
+def _by_maker(at_desk: Desk, row: Floats) -> dict[str, float | None]:
+    return {m: float(v) if np.isfinite(v) else None for m, v in zip(at_desk.makers, row, strict=True)}
+
+
+def _write(
+    connection: sa.Connection, at_desk: Desk, made: Sequence[tuple[ToPlace, Placed, Actor]], at: float
+) -> None:
+    """Take the capacity, write the assignments, the machine's decisions and the trail."""
+    if not made:
+        return
+    desk.take(connection, at_desk.shift_id, at_desk.taken)
+    at_desk.taken.clear()
+    rows = [
+        NewAssignment(
+            case_id=p.case_id,
+            maker=p.maker,
+            state=p.status,
+            method=p.method,
+            losses=numbers(p.losses.values()),
+            expected_loss=p.expected_loss,
+            price=p.price,
+            propensity=p.propensity,
+            model_id=item.model_id,
+            machine_says=item.says,
+            objective=None if p.objective is None else numbers(p.objective.values()),
+        )
+        for item, p, _ in made
+    ]
+    assignments.insert(connection, rows, at_desk.shift_id, at_desk.pricing_id, at)
+    by_machine = [
+        {"case_id": p.case_id, "maker": MACHINE, "decision": p.decision, "at": at}
+        for _, p, _ in made
+        if p.decision is not None
+    ]
+    if by_machine:
+        connection.execute(_ADD_DECISION, by_machine)
+    shift = at_desk.shift_id
+    trail.write(
+        connection,
+        [
+            trail.line("assigned", at, who, p.case_id, shift, p.maker, method=p.method, decided=p.decision)
+            for _, p, who in made
+        ],
+    )

@@ -1,0 +1,83 @@
+"""How a roster changes during the day: somebody joins, has more or less time, leaves or comes back."""
+
+from __future__ import annotations
+
+import numpy as np
+import sqlalchemy as sa
+
+from deccaf.service.errors import conflict, invalid, not_found
+from deccaf.service.ledger import claims, desk, trail
+from deccaf.service.ledger.people import active_experts
+from deccaf.service.ledger.shifts import RosterPlace, seat_row
+from deccaf.service.store import tables as t
+from deccaf.service.store.fields import Count, Strict
+from deccaf.service.store.keys import Actor
+
+
+class RosterChange(Strict):
+    """What changes for somebody; `release` takes work that they have not begun and gives it to others."""
+
+    capacity: Count | None = None
+    unlimited: bool = False
+    lower: Count | None = None
+    absent: bool | None = None
+    release: bool = False
+
+
+def move_limits(
+    connection: sa.Connection,
+    shift_id: int,
+    maker: str,
+    wanted: RosterChange,
+    who: Actor,
+    at: float,
+    rng: np.random.Generator,
+) -> int:
+    """Change somebody's limits in a shift, or add them to it; how many cases were taken from them."""
+    desk.open_desk(connection, shift_id, at)
+    c = t.roster.c
+    here = sa.and_(c.shift_id == shift_id, c.maker == maker)
+    row = connection.execute(sa.select(t.roster).where(here)).one_or_none()
+    if row is None:
+        _join(connection, shift_id, maker, wanted, who, at)
+        return 0
+    capacity = None if wanted.unlimited else row.capacity if wanted.capacity is None else wanted.capacity
+    lower = row.lower if wanted.lower is None else wanted.lower
+    absent = row.absent if wanted.absent is None else wanted.absent
+    if capacity is not None and lower > capacity:
+        if wanted.lower is not None:
+            raise invalid("lower-above-capacity", f"lower is {lower}, capacity {capacity}")
+        lower = capacity
+    connection.execute(sa.update(t.roster).where(here).values(absent=True))  # nothing comes while work leaves
+    moved = 0
+    if wanted.release:
+        excess = None if absent else max(row.used - capacity, 0) if capacity is not None else 0
+        if excess is None or excess > 0:
+            moved = claims.release_work(connection, shift_id, maker, excess, "roster changed", who, at, rng)
+    used = row.used - moved
+    if capacity is not None and used > capacity:
+        raise conflict(
+            "capacity-below-used",
+            f"{maker} has {used} case(s) already, capacity {capacity} is less; raise it, or set release",
+            used=used,
+        )
+    values = {"capacity": capacity, "lower": lower, "absent": absent}
+    connection.execute(sa.update(t.roster).where(here).values(**values))
+    trail.record(connection, "roster changed", at, who, None, shift_id, maker, released=moved, **values)
+    return moved
+
+
+def _join(
+    connection: sa.Connection, shift_id: int, maker: str, wanted: RosterChange, who: Actor, at: float
+) -> None:
+    if maker not in active_experts(connection):
+        raise not_found("active expert", maker)
+    place = RosterPlace(
+        maker=maker,
+        capacity=wanted.capacity if wanted.capacity is not None or wanted.unlimited else 0,
+        lower=wanted.lower or 0,
+        absent=bool(wanted.absent),
+    )
+    connection.execute(sa.insert(t.roster), seat_row(shift_id, place))
+    desk.open_desk(connection, shift_id, at)
+    trail.record(connection, "joined roster", at, who, None, shift_id, maker, **wanted.model_dump())

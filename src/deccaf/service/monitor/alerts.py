@@ -1,0 +1,71 @@
+"""Alerts over time: what came up and what went away, and whether an alert starts a refit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import sqlalchemy as sa
+
+from deccaf.service.jobs import records
+from deccaf.service.ledger import trail
+from deccaf.service.ledger.trail import Event
+from deccaf.service.monitor.health import DAY, Alert
+from deccaf.service.store import database
+from deccaf.service.store.keys import Actor
+from deccaf.service.store.settings import read_setting, write_setting
+
+RAISED, CLEARED = "alert raised", "alert cleared"
+_IN_FORCE, _RESPONSE = "alerts", "watch"
+
+
+@dataclass(frozen=True)
+class Response:
+    """What happens when an alert comes up, and the key of whoever decided that."""
+
+    refit: bool = False
+    activate: bool = False
+    key: int | None = None
+
+
+def keep_alerts(engine: sa.Engine, alerts: Sequence[Alert], at: float) -> None:
+    """Write what came up and what went away into the trail; start a refit where a lead asked for that."""
+    now = {f"{alert.kind} {alert.subject}": alert.finding for alert in alerts}
+    with database.reading(engine) as connection:
+        if set(now) == set(read_setting(connection, _IN_FORCE) or {}):
+            return
+    with database.writing(engine) as connection:
+        # again, under lock: another process may have been quicker
+        before = read_setting(connection, _IN_FORCE) or {}
+        for name in sorted(set(now) - set(before)):
+            trail.record(connection, RAISED, at, Actor(None), alert=name, said=now[name])
+        for name in sorted(set(before) - set(now)):
+            trail.record(connection, CLEARED, at, Actor(None), alert=name)
+        write_setting(connection, _IN_FORCE, now)
+        new = [name for name in set(now) - set(before) if not name.startswith("labels")]
+        _respond(connection, sorted(new), at)
+
+
+def read_response(connection: sa.Connection) -> Response:
+    """Whether alerts start a refit."""
+    return Response(**(read_setting(connection, _RESPONSE) or {}))
+
+
+def write_response(connection: sa.Connection, refit: bool, activate: bool, who: Actor, at: float) -> None:
+    """Decide whether alerts start a refit."""
+    write_setting(connection, _RESPONSE, asdict(Response(refit, activate, who.key_id)))
+    trail.record(connection, "watch changed", at, who, refit=refit, activate=activate)
+
+
+def latest_alerts(connection: sa.Connection, most: int) -> list[Event]:
+    """What came up and went away lately, the newest first."""
+    return trail.latest_events(connection, (RAISED, CLEARED), most)
+
+
+def _respond(connection: sa.Connection, new: list[str], at: float) -> None:
+    """Start a refit, at most once a day."""
+    response = read_response(connection)
+    if new and response.refit and not records.asked_since(connection, "refit", at - DAY):
+        params = {"name": "refit after an alert", "activate": response.activate}
+        job = records.enqueue(connection, "refit", params, response.key, at)
+        trail.record(connection, "refit asked for", at, Actor(response.key), job=job, alerts=new)

@@ -1,0 +1,70 @@
+"""How far an installation is on its way to the first plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from deccaf.service.jobs import records
+from deccaf.service.jobs.learning import SETTING
+from deccaf.service.jobs.records import Job
+from deccaf.service.ledger import case_records, people, shifts, versions
+from deccaf.service.ledger.versions import Version
+from deccaf.service.store.settings import read_setting
+
+STEPS = ("history", "model", "shift", "cases")
+
+
+@dataclass(frozen=True)
+class Installation:
+    """What is there already."""
+
+    left: list[str]
+    labelled: int
+    waiting: int
+    experts: list[str]
+    team: str | None
+    active: Version | None
+    job: Job | None
+    """The latest background job."""
+    costs: dict[str, Any]
+    shift: int | None
+
+    @property
+    def running(self) -> bool:
+        """Whether a job waits or runs."""
+        return self.job is not None and self.job.is_open
+
+    @property
+    def failed(self) -> str | None:
+        """Why the latest job failed, if it did."""
+        if self.job is None or self.job.state != "failed":
+            return None
+        return (self.job.result or {}).get("error")
+
+
+def steps_left(connection: sa.Connection) -> list[str]:
+    """What an installation lacks before its first day; empty once there was a shift with people on it."""
+    if shifts.any_open(connection):
+        return []
+    done = {"history": people.anyone(connection), "model": versions.active_id(connection) is not None}
+    return [step for step in STEPS if not done.get(step, False)]
+
+
+def read_installation(connection: sa.Connection, at: float) -> Installation:
+    """How far it is."""
+    active, team = versions.active_id(connection), people.first_team(connection)
+    latest = records.latest_jobs(connection, 1)
+    return Installation(
+        left=steps_left(connection),
+        labelled=case_records.labelled_count(connection),
+        waiting=case_records.waiting_count(connection),
+        experts=people.active_experts(connection),
+        team=None if team is None else team.name,
+        active=None if active is None else versions.read_version(connection, active),
+        job=latest[0] if latest else None,
+        costs=(read_setting(connection, SETTING) or {}).get("costs", {}),
+        shift=shifts.current_shift(connection, at),
+    )

@@ -1,0 +1,100 @@
+"""The latest cases and labels, as the checks compare them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import sqlalchemy as sa
+
+from deccaf.data.costs import MACHINE
+from deccaf.service.decide.registry import Model
+from deccaf.service.store import tables as t
+
+WINDOW = 1_000
+"""The latest cases, and the latest labels, that are compared."""
+PEOPLE_WINDOW = 2_000
+"""The latest labels of cases that people decided: each of them should have enough."""
+SCORE_REFERENCE = 400
+"""The first cases under a model: what its scores are like when all is well."""
+
+
+@dataclass(frozen=True)
+class LabelledCase:
+    """A case with its label; for cases that people decided, with the decision."""
+
+    case_id: str
+    features: str
+    label: int | str
+    maker: str | None = None
+    decision: int | str | None = None
+
+
+def latest_cases(connection: sa.Connection, since: float, at: float, model: Model) -> pd.DataFrame:
+    """Features of the latest cases that the model scored."""
+    c = t.cases.c
+    query = sa.select(c.features).where(c.arrived_at >= since, c.arrived_at <= at, c.given.is_(None))
+    texts = connection.execute(query.order_by(c.id.desc()).limit(WINDOW)).scalars().all()
+    return as_frame(texts, model)
+
+
+def first_cases(connection: sa.Connection, model: Model) -> pd.DataFrame:
+    """Features of the first cases after a model was first put in force."""
+    a, c = t.activations.c, t.cases.c
+    began = connection.execute(sa.select(sa.func.min(a.at)).where(a.model_id == model.id)).scalar()
+    query = sa.select(c.features).where(c.arrived_at >= (began or 0.0), c.given.is_(None))
+    return as_frame(connection.execute(query.order_by(c.id).limit(SCORE_REFERENCE)).scalars().all(), model)
+
+
+def freshly_labelled(connection: sa.Connection, since: float, at: float) -> list[LabelledCase]:
+    """The cases of the freshest labels."""
+    y, c = t.labels.c, t.cases.c
+    fresh = sa.select(y.case_id).where(y.at >= since, y.at <= at).order_by(y.id.desc()).limit(WINDOW)
+    query = sa.select(*c["case_id", "features", "label"]).where(c.case_id.in_(fresh), c.given.is_(None))
+    return [
+        LabelledCase(row.case_id, row.features, json.loads(row.label)) for row in connection.execute(query)
+    ]
+
+
+def decided_by_people(connection: sa.Connection, since: float, at: float) -> list[LabelledCase]:
+    """The freshest labels of cases that people decided, each with the decision."""
+    y, c, d = t.labels.c, t.cases.c, t.decisions.c
+    query = (
+        sa.select(c.case_id, c.features, c.label, d.maker, d.decision)
+        .join_from(t.labels, t.cases, c.case_id == y.case_id)
+        .join(t.decisions, d.case_id == c.case_id)
+        .where(y.at >= since, y.at <= at, d.maker != MACHINE, c.given.is_(None))
+        .order_by(y.id.desc())
+        .limit(PEOPLE_WINDOW)
+    )
+    found = {row.case_id: row for row in connection.execute(query)}
+    return [
+        LabelledCase(r.case_id, r.features, json.loads(r.label), r.maker, json.loads(r.decision))
+        for r in found.values()
+    ]
+
+
+def label_delays(connection: sa.Connection, since: float) -> tuple[float | None, float | None]:
+    """Seconds from arrival to label: the median, and what the slowest tenth exceeds."""
+    y, c = t.labels.c, t.cases.c
+    query = (
+        sa.select(y.at - c.arrived_at)
+        .join_from(t.labels, t.cases, c.case_id == y.case_id)
+        .where(y.at >= since)
+        .order_by(y.id.desc())
+        .limit(WINDOW)
+    )
+    found = np.array(connection.execute(query).scalars().all(), np.float64)
+    if not len(found):
+        return None, None
+    return float(np.median(found)), float(np.quantile(found, 0.9))
+
+
+def as_frame(features: Sequence[str], model: Model) -> pd.DataFrame:
+    """Features as JSON in a table with the model's columns."""
+    frame = pd.DataFrame([json.loads(text) for text in features])
+    names = [*model.system.schema_.names, *model.system.costs_.columns]
+    return frame.reindex(columns=list(dict.fromkeys(names)))

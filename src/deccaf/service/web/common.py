@@ -1,0 +1,44 @@
+"""What the API and the pages share: the service behind a request, path parameters, times, classes."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import Depends, Path, Request
+
+from deccaf.service.core import Service
+from deccaf.service.errors import invalid
+from deccaf.service.store.fields import CASE_ID, MAKER
+
+Id = Annotated[int, Path(ge=1, le=2**31)]
+CasePath = Annotated[str, Path(pattern=CASE_ID)]
+MakerPath = Annotated[str, Path(pattern=MAKER)]
+
+
+async def service_of(request: Request) -> Service:
+    """The service behind the app; a coroutine, as others would wait for a thread."""
+    service: Service = request.app.state.service
+    return service
+
+
+Here = Annotated[Service, Depends(service_of)]
+
+
+def as_time(value: float | None) -> str | None:
+    """Seconds since 1970 as ISO 8601."""
+    return None if value is None else datetime.fromtimestamp(value, UTC).isoformat(timespec="milliseconds")
+
+
+def classes_of(here: Service) -> tuple[int | str, ...]:
+    """What can be decided, by the model in force; empty without one."""
+    return here.models.active.classes if here.models.active else ()
+
+
+def known_class(value: int | str, classes: tuple[int | str, ...]) -> str:
+    """A decision or a label as JSON, if it is one of the classes; without a model anything may be one."""
+    if classes and value not in classes:
+        allowed = ", ".join(map(repr, classes))
+        raise invalid("unknown-class", f"{value!r} is none of the classes: {allowed}")
+    return json.dumps(value)

@@ -1,0 +1,66 @@
+"""*Plan*: a draft for everything that waits, shown before anybody is bound by it; commit it or give it up."""
+
+from __future__ import annotations
+
+import time
+
+import sqlalchemy as sa
+from anyio import to_thread
+from fastapi import APIRouter, Request, Response
+
+from deccaf.service.decide import drafting, plans
+from deccaf.service.decide.draft import DraftedCase
+from deccaf.service.decide.plans import PlanRecord
+from deccaf.service.errors import not_found
+from deccaf.service.ledger import shifts
+from deccaf.service.ledger.shifts import Seat
+from deccaf.service.web.common import Here, Id
+from deccaf.service.web.pages.access import LeadHere, checked_form
+from deccaf.service.web.pages.render import PageRoute, go, page
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+PREVIEW_ROWS = 50
+
+
+@router.post("/plans")
+async def draft(request: Request, here: Here, visitor: LeadHere) -> Response:
+    """Draft a plan for everything that waits, and show it."""
+    await checked_form(request, visitor)
+
+    def look(connection: sa.Connection) -> drafting.Waiting:
+        return drafting.waiting_cases(connection, shifts.need_current(connection, time.time()), None)
+
+    waiting = await to_thread.run_sync(here.read, look)
+    drafted = await to_thread.run_sync(drafting.make_draft, waiting, here.models.active)
+    made = await here.writer.run(
+        lambda c: plans.save_draft(c, waiting.shift_id, drafted, visitor.actor, time.time())
+    )
+    return go(f"/plans/{made}")
+
+
+@router.get("/plans/{plan_id}")
+def preview(plan_id: Id, here: Here, visitor: LeadHere) -> Response:
+    """A plan before it is committed: its cost, who gets how much, and its first cases."""
+
+    def look(connection: sa.Connection) -> tuple[PlanRecord, list[Seat], list[DraftedCase]]:
+        plan = plans.read_plan(connection, plan_id)
+        rows = []
+        if plan.state == "draft":
+            rows = plans.open_draft(connection, plan_id).rows(0, PREVIEW_ROWS)
+        return plan, shifts.read_roster(connection, plan.shift_id), rows
+
+    plan, roster, rows = here.read(look)
+    seats = {seat.maker: seat for seat in roster}
+    return page("plan.html", visitor, plan=plan, summary=plan.summary, roster=seats, rows=rows)
+
+
+@router.post("/plans/{plan_id}/{what}")
+async def settle(plan_id: Id, what: str, request: Request, here: Here, visitor: LeadHere) -> Response:
+    """Commit a draft, or give it up."""
+    await checked_form(request, visitor)
+    changes = {"commit": plans.commit, "discard": plans.discard}
+    if what not in changes:
+        raise not_found("thing to do with a plan", what)
+    await here.writer.run(lambda c: changes[what](c, plan_id, visitor.actor, time.time()))
+    return go("/")
