@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import expit, log_expit
 
-from deccaf.data.costs import Costs, expected_loss
+from deccaf.data.costs import Costs, expected_loss, expert_losses, two_class_losses
 from deccaf.errors import ConfigError, DataError, DeccafWarning
+from deccaf.models.blending.calibrate import Calibrator
 from deccaf.models.decisions.boosted import BoostedDecisions
 from deccaf.models.decisions.log import DecisionLog
 from deccaf.models.decisions.model import PARTS, DecisionModel
@@ -55,6 +57,45 @@ def test_rows_are_cells_of_the_table(world: World, fitted: DecisionModel) -> Non
     rows = fitted.predict_rows(world.features, world.truth, world.expert)
     place = np.arange(len(world.truth))
     np.testing.assert_allclose(rows, q[place, fitted.positions(world.expert), world.truth], atol=1e-12)
+
+
+def test_log_odds_say_what_the_tables_say(world: World, fitted: DecisionModel) -> None:
+    experts = np.array([2, 0, 1, len(world.names)])  # in another order, and one never seen
+    for part in fitted.parts_.values():
+        table = part.log_table(world.features, experts)
+        odds = np.broadcast_to(part.log_odds(world.features, experts), (len(world.features), 2, len(experts)))
+        expected = np.swapaxes(table[..., 1] - table[..., 0], 1, 2)
+        np.testing.assert_allclose(odds, expected, atol=2e-6)
+        known = np.broadcast_to(part.log_odds(world.features, experts[:3]), (len(odds), 2, 3))
+        np.testing.assert_allclose(known, expected[:, :, :3], atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", ["none", "sigmoid", "isotonic"])
+def test_calibrated_log_odds_are_those_of_the_chances(kind: str) -> None:
+    rng = np.random.default_rng(3)
+    odds = rng.normal(size=500)
+    target = (rng.random(500) < expit(2 * odds + 0.5)).astype(np.int64)
+    log_p = np.stack([log_expit(-odds), log_expit(odds)], axis=1)
+    calibrator = Calibrator(("none",))
+    calibrator._reset(2)
+    calibrator.kind_ = kind
+    calibrator._fit_kind(kind, log_p, target, np.ones(500))
+    both = calibrator.transform(log_p)
+    np.testing.assert_allclose(calibrator.log_odds(odds), both[:, 1] - both[:, 0], atol=1e-10)
+
+
+def test_losses_of_two_classes_are_those_of_every_number_of_classes(
+    world: World, fitted: DecisionModel
+) -> None:
+    rng = np.random.default_rng(1)
+    chance = rng.random(len(world.features))
+    p, odds = np.stack([1 - chance, chance], axis=1), fitted.log_odds(world.features)
+    costs = np.zeros((len(p), 2, 2))
+    costs[:, 0, 1], costs[:, 1, 0] = rng.random(len(p)), 5 * rng.random(len(p))
+    for some in (costs, costs[:1]):
+        out = np.empty((len(p), odds.shape[2]))
+        two_class_losses(p, odds.copy(), some, out)
+        np.testing.assert_allclose(out, expert_losses(p, fitted.predict(world.features), some), rtol=1e-9)
 
 
 def test_an_expert_never_seen_is_the_team(world: World) -> None:

@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from deccaf.errors import ConfigError, DataError
+from deccaf.models.trees import boosting
 from deccaf.models.trees import expert_scorer as scoring
 from deccaf.models.trees.expert_scorer import ExpertScorer
 
@@ -264,3 +265,40 @@ def test_what_cannot_be_scored_is_refused() -> None:
         scorer.raw(cases, [3])
     with pytest.raises(ConfigError, match="no probabilities"):
         ExpertScorer(train(rounds=2, objective="regression"), EXPERT, np.arange(3)).probabilities(cases)
+
+
+def test_a_forest_without_an_expert_is_scored_too() -> None:
+    booster, cases = train(objective="multiclass", num_class=3, classes=3), odd_cases()
+    rows = np.column_stack([cases, np.arange(len(cases)) % 14])
+    found = ExpertScorer(booster, (), np.empty((1, 0))).raw(rows)
+    assert found.shape == (len(rows), 1, 3)
+    np.testing.assert_allclose(found[:, 0], booster.predict(rows, raw_score=True), atol=1e-12)
+
+
+def test_single_precision_is_close() -> None:
+    booster, cases, values = train(rounds=60), odd_cases(), np.arange(14.0)
+    exact = ExpertScorer(booster, EXPERT, values)
+    quick = ExpertScorer(booster, EXPERT, values, single=True)
+    assert quick.raw(cases).dtype == np.float32
+    np.testing.assert_allclose(quick.raw(cases), exact.raw(cases), atol=3e-6)
+
+
+def test_tables_are_kept_or_made_anew_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    booster, cases = train(), odd_cases()
+    scorer = ExpertScorer(booster, EXPERT, np.arange(14.0))
+    first, again = scorer.raw(cases), scorer.raw(cases)
+    monkeypatch.setattr(scoring, "_KEPT_CELLS", 0)
+    anew = ExpertScorer(booster, EXPERT, np.arange(14.0)).raw(cases)
+    assert np.array_equal(first, again)
+    assert np.array_equal(first, anew)
+
+
+def test_many_rows_are_left_to_the_prepared_forest(monkeypatch: pytest.MonkeyPatch) -> None:
+    booster, cases = train(), odd_cases()
+    rows = np.column_stack([cases, np.zeros(len(cases))])
+    few = boosting.log_chances(booster, rows, 2)
+    monkeypatch.setattr(boosting, "_MANY_WALKS", 1)
+    monkeypatch.setattr(boosting, "_MANY_ROWS", 1)
+    many = boosting.log_chances(booster, rows, 2)
+    assert booster in boosting._PREPARED
+    np.testing.assert_allclose(many, few, atol=1e-12)

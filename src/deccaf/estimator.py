@@ -55,7 +55,7 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 CELLS = 4_000_000
-"""Chances (cases x experts x truths x decisions) that are held at once while scoring."""
+"""Losses (cases x makers), or features, that are scored at once."""
 
 
 class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -532,7 +532,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         """Scores of as many cases at a time as memory is meant for."""
         if experts and not self.experts_:
             raise ConfigError(f"the model learned from no decisions, so nothing is known of {experts[0]!r}")
-        rows = max(1, CELLS // max(len(experts) * len(self.classes_) ** 2, len(self.schema_.names)))
+        rows = max(1, CELLS // max(1 + len(experts), len(self.schema_.names)))
         for chunk in intake.chunks(self._checked(X), rows):
             if len(chunk):
                 nothing = no_scores(len(chunk), len(experts), len(self.classes_))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 
 from deccaf.errors import ConfigError, DataError, show
 
@@ -174,6 +175,19 @@ def expert_losses(p: ArrayLike, q: ArrayLike, costs: Array, review_cost: ArrayLi
         "ijk,ik->ij", q.reshape(cases, experts, classes**2), at_stake.reshape(cases, classes**2)
     )
     return np.asarray(losses + np.asarray(review_cost, np.float64))
+
+
+def two_class_losses(p: Array, odds: Array, costs: Array, out: Array) -> None:
+    """`expert_losses` of two classes without reviews, from the log-odds that experts say 1.
+
+    `odds[i, y, j]` are those of expert j on case i when the truth is y, and are used up. In place, as plans
+    of millions of cases spend their time here: sum over y of p[i, y] c[i, y, not y] P(error | y).
+    """
+    at_stake = p * np.stack([costs[:, 0, 1], costs[:, 1, 0]], axis=1)
+    np.negative(odds[:, 1], out=odds[:, 1])
+    expit(odds, out=odds)
+    odds *= at_stake[:, :, None]
+    np.add(odds[:, 0], odds[:, 1], out=out)
 
 
 def expected_loss(p: ArrayLike, q: ArrayLike, costs: Array, review_cost: ArrayLike = 0.0) -> Array:

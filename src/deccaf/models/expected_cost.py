@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from deccaf.data.costs import Class, Costs, expert_losses, machine_losses
+from deccaf.data.costs import Class, Costs, expert_losses, machine_losses, two_class_losses
 from deccaf.data.history import History
 from deccaf.errors import ConfigError
 from deccaf.models.cases.classifier import CaseClassifier
@@ -18,6 +18,9 @@ from deccaf.models.methods import Learned, Scores, Settings
 from deccaf.models.protocols import Method
 
 Array = NDArray[np.float64]
+
+CELLS = 1_000_000
+"""Chances (cases x experts x truths) that are held at once while scoring."""
 
 
 class LearnedCosts(Learned):
@@ -37,8 +40,30 @@ class LearnedCosts(Learned):
         loss = np.empty((len(p), 1 + len(experts)))
         loss[:, 0] = machine.min(axis=1)
         if experts:
-            loss[:, 1:] = expert_losses(p, self._team().predict(features, experts), costs, review)
+            self._fill(loss[:, 1:], features, experts, p, costs, review)
         return Scores(p, machine.argmin(axis=1), loss, loss)
+
+    def _fill(
+        self,
+        loss: Array,
+        features: pd.DataFrame,
+        experts: Sequence[str],
+        p: Array,
+        costs: Array,
+        review: Array,
+    ) -> None:
+        """The experts' losses, some cases at a time: tables of chances are much larger than losses."""
+        team, classes = self._team(), p.shape[1]
+        rows = max(CELLS // (len(experts) * classes * max(classes - 1, 1)), 1)
+        for start in range(0, len(p), rows):
+            part = slice(start, start + rows)
+            some = features if len(p) <= rows else features.iloc[part]
+            c = costs[part] if len(costs) > 1 else costs
+            if classes == 2:
+                two_class_losses(p[part], team.log_odds(some, experts), c, loss[part])
+                loss[part] += review
+            else:
+                loss[part] = expert_losses(p[part], team.predict(some, experts), c, review)
 
     def decision_chances(self, features: pd.DataFrame, experts: Sequence[str]) -> Array | None:
         """q[i, j, y, m]: chance that an expert says m if the truth is y."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.special import log_softmax
+from scipy.special import expit, log_softmax
 from sklearn.isotonic import IsotonicRegression
 
 Array = NDArray[np.float64]
@@ -81,6 +81,15 @@ class Calibrator:
         if self.kind_ == "isotonic":
             return self._isotonic(log_p)
         return log_p
+
+    def log_odds(self, odds: Array) -> Array:
+        """Corrected log-odds of class 1 against class 0, where there are two classes."""
+        if self.kind_ == "sigmoid":
+            return np.asarray(self.slope_ * odds + (self.bias_[1] - self.bias_[0]))
+        if self.kind_ == "isotonic":
+            (x_0, y_0), (x_1, y_1) = self.steps_
+            return np.asarray(np.log(np.interp(expit(odds), x_1, y_1) / np.interp(expit(-odds), x_0, y_0)))
+        return odds
 
     def recentre(self, log_p: Array, target: Ints, weight: Array | None = None) -> Calibrator:
         """Fit the biases of a sigmoid again, at the same slope: for a model refitted on more data."""

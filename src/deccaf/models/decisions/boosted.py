@@ -81,20 +81,30 @@ class BoostedDecisions(BoostedPart, DecisionPart):
                 out[:, place] = np.log(np.exp(known).mean(axis=1))
         return out
 
+    def log_odds(self, features: pd.DataFrame, expert: Ints) -> Array:
+        """(cases, truths, experts): log-odds of the decision 1, where there are two classes."""
+        if (expert >= self.experts_).any():
+            return super().log_odds(features, expert)
+        seen, place = np.unique(expert, return_inverse=True)
+        matrix = self.encoder_.transform(features)
+        raw = self._scorer(seen, matrix.shape[1], single=True).raw(matrix)
+        odds = boosting.floored(raw).reshape(len(matrix), 2, len(seen))
+        return odds if np.array_equal(seen, expert) else odds[:, :, place]
+
     def _known(self, features: pd.DataFrame, experts: Ints) -> Array:
         """(cases, experts, K, K) log-chances of experts that were seen, all at once."""
         matrix, k = self.encoder_.transform(features), self.classes_
         raw = self._scorer(experts, matrix.shape[1]).raw(matrix)
-        raw = raw.reshape(len(matrix), len(experts), k, *raw.shape[2:])
+        raw = np.swapaxes(raw.reshape(len(matrix), k, len(experts), *raw.shape[2:]), 1, 2)
         return boosting.log_from_raw(raw, k)
 
-    def _scorer(self, experts: Ints, truth: int) -> ExpertScorer:
+    def _scorer(self, experts: Ints, truth: int, single: bool = False) -> ExpertScorer:
         """The trees prepared for these experts; kept, as a service asks about the same ones all day."""
-        kept: tuple[Any, bytes, ExpertScorer] | None = getattr(self, "_kept", None)
-        if kept is None or kept[0] is not self.booster_ or kept[1] != experts.tobytes():
-            pairs = np.array([(y, j) for j in experts for y in range(self.classes_)], np.float64)
-            scorer = ExpertScorer(self.booster_, (truth, truth + 1), pairs)
-            kept = self._kept = (self.booster_, experts.tobytes(), scorer)
+        kept: tuple[Any, tuple[bytes, bool], ExpertScorer] | None = getattr(self, "_kept", None)
+        if kept is None or kept[0] is not self.booster_ or kept[1] != (experts.tobytes(), single):
+            pairs = np.array([(y, j) for y in range(self.classes_) for j in experts], np.float64)
+            scorer = ExpertScorer(self.booster_, (truth, truth + 1), pairs, single=single)
+            kept = self._kept = (self.booster_, (experts.tobytes(), single), scorer)
         return kept[2]
 
     def contributions(self, case: pd.DataFrame, expert: int, truth: int, k: int) -> Array:

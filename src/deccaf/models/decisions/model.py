@@ -92,10 +92,24 @@ class DecisionModel(Blend[DecisionPart, DecisionLog]):
     def predict(self, features: pd.DataFrame, experts: Sequence[str] | None = None) -> Array:
         """q[i, j, y, m]: chance that expert j says m on case i if the truth is y; for `expected_loss`."""
         expert = self.positions(experts)
+        if self.classes == 2:
+            odds = np.swapaxes(self.log_odds(features, experts), 1, 2)
+            return np.stack([expit(-odds), expit(odds)], axis=-1)
         log_q = self._mixed(lambda part: part.log_table(features, expert))
         for y, calibrator in enumerate(self.calibrators_):
             log_q[:, :, y] = calibrator.transform(log_q[:, :, y])
         return np.asarray(np.exp(log_q))
+
+    def log_odds(self, features: pd.DataFrame, experts: Sequence[str] | None = None) -> Array:
+        """Two classes: (cases, truths, experts), log-odds that an expert says 1."""
+        expert = self.positions(experts)
+        odds = np.zeros((len(features), 2, len(expert)))
+        for part, weight in zip(self.parts_.values(), self._used_weights(), strict=True):
+            odds += weight * part.log_odds(features, expert)
+        for y, calibrator in enumerate(self.calibrators_):
+            if calibrator.kind_ != "none":
+                odds[:, y] = calibrator.log_odds(odds[:, y])
+        return odds
 
     def predict_rows(self, features: pd.DataFrame, truth: Ints, expert: Sequence[str]) -> Array:
         """(rows, K): chance of each decision, for rows of case, truth and expert."""

@@ -169,6 +169,19 @@ class PooledLogistic(DecisionPart):
         out[..., own, own] = log_expit(eta[..., 0])
         return np.asarray(out)
 
+    def log_odds(self, features: pd.DataFrame, expert: Ints) -> Array:
+        """(cases, truths, experts): log-odds of the decision 1, where there are two classes."""
+        if self.errors_ is not None:
+            return super().log_odds(features, expert)
+        matrix = self.encoder_.transform(features)
+        slopes, harder, intercepts = self._split(self.posterior_.weights[expert][..., 0:1])
+        eta = (matrix @ slopes[..., 0].T)[:, None, :] + intercepts[..., 0].T
+        if harder.size:
+            hard = matrix @ harder[..., 0].T
+            eta[:, 0] -= hard
+            eta[:, 1] += hard
+        return np.asarray(eta)
+
     def contributions(self, case: pd.DataFrame, expert: int, truth: int, k: int) -> Array:
         """Exact, as the columns are centred."""
         return linear_contributions(self.encoder_, case, self.slopes(expert, truth, k))

@@ -66,6 +66,12 @@ class ShrunkenRates(DecisionPart):
         table = np.log(self.rates_)[expert]
         return np.broadcast_to(table, (len(features), *table.shape))
 
+    def log_odds(self, features: pd.DataFrame, expert: Ints) -> Array:
+        """(1, truths, experts): log-odds of the decision 1, the same for every case."""
+        del features
+        table = np.log(self.counts_[expert])
+        return np.asarray((table[..., 1] - table[..., 0]).T[None])
+
     def covariance(self, features: pd.DataFrame, expert: Ints) -> Array:
         """(cases, experts, K truths, K - 1, K - 1): posterior covariance of the log-odds against class 0."""
         spread = polygamma(1, self.counts_[expert])

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import lightgbm as lgb
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_expit, log_softmax
+
+from deccaf.models.trees.expert_scorer import ExpertScorer
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -23,6 +26,10 @@ _ALWAYS = {
 _FLOOR = 1e-7
 """No class is less likely than this: a class absent in training must not make a blend infinite."""
 _LARGE = 4_000_000
+_MANY_WALKS, _MANY_ROWS = 10_000_000, 4_096
+"""Rows x trees, and rows, from which it pays to prepare the forest."""
+_PREPARED: WeakKeyDictionary[lgb.Booster, ExpertScorer] = WeakKeyDictionary()
+"""A model in use is asked again and again."""
 
 
 def train(
@@ -74,8 +81,18 @@ def train(
 
 def log_chances(booster: lgb.Booster, matrix: Array, classes: int, start: Array | None = None) -> Array:
     """(rows, K) log-probabilities; `start` as in `train`."""
-    raw = np.asarray(booster.predict(matrix, raw_score=True, num_threads=_threads(matrix)))
-    return log_from_raw(raw, classes, start)
+    return log_from_raw(_raw(booster, matrix), classes, start)
+
+
+def _raw(booster: lgb.Booster, matrix: Array) -> Array:
+    """Raw scores; of many rows by the prepared forest, which is several times as fast as LightGBM."""
+    walks = len(matrix) * booster.num_trees()
+    if walks < _MANY_WALKS or len(matrix) < _MANY_ROWS:
+        return np.asarray(booster.predict(matrix, raw_score=True, num_threads=_threads(matrix)))
+    scorer = _PREPARED.get(booster)
+    if scorer is None:
+        scorer = _PREPARED[booster] = ExpertScorer(booster, (), np.empty((1, 0)))
+    return scorer.raw(matrix)[:, 0]
 
 
 def log_from_raw(raw: Array, classes: int, start: Array | None = None) -> Array:
@@ -86,6 +103,12 @@ def log_from_raw(raw: Array, classes: int, start: Array | None = None) -> Array:
     else:
         log_p = log_softmax(raw + (0.0 if start is None else np.append(0.0, start)), axis=-1)
     return np.asarray(np.maximum(log_p, np.log(_FLOOR)))
+
+
+def floored(odds: Array) -> Array:
+    """Log-odds of two classes, neither less likely than `_FLOOR`, in place."""
+    most = float(np.log((1.0 - _FLOOR) / _FLOOR))
+    return np.clip(odds, -most, most, out=odds)
 
 
 def weighted_log_loss(log_p: Array, target: Ints, weight: Array | None = None) -> float:

@@ -111,7 +111,7 @@ def build_slots(
                 constants += _leaves(slot)
             else:
                 (own if asked else shared).append(slot)
-    slots = [_finished(lookup) for lookup in [*shared, *_merged(own)]]
+    slots = [_finished(lookup) for lookup in [*_merged(shared), *_merged(own)]]
     return [*slots, *_constant_slots(constants)]
 
 
