@@ -41,10 +41,13 @@ def make_plan(
     pace: Mapping[str, float] | None = None,
     time_limit: float = 60.0,
     seed: int = 0,
+    start: pd.DataFrame | None = None,
 ) -> Plan:
     """The plan of least total loss within everyone's limits and under the constraints, verified.
 
-    `pace` is cases an hour, by expert. Where a loss is not finite, the maker may not get the case.
+    `pace` is cases an hour, by expert. Where a loss is not finite, the maker may not get the case. `start`
+    are the `prices` of a plan that differs a little (an absence, a few cases more): the plan is the same as
+    without them, and found sooner.
     """
     pace = pace or {}
     check_batches(capacity, scored.batch)
@@ -54,7 +57,8 @@ def make_plan(
     if constrained is not None:
         found = [constrained(problems[name], where) for name, where in rows.items()]
     else:
-        found = solve_batches(list(problems.values()), time_limit=time_limit, seed=seed, n_jobs=1)
+        prices = None if start is None else [_start(start, name, scored.makers) for name in rows]
+        found = solve_batches(list(problems.values()), time_limit=time_limit, seed=seed, warm_prices=prices)
         for problem, assignment in zip(problems.values(), found, strict=True):
             verify(problem, assignment)
     room = _room(capacity, scored.makers, list(rows))
@@ -88,6 +92,13 @@ def _plan(
     summary = _summary(scored, maker, margin, problems, rows, prices, solved, room, pace)
     names = prices.index.to_numpy()[code]
     return Plan(public_table(frame), prices, summary, solved, frame, names)
+
+
+def _start(prices: pd.DataFrame, batch: str, makers: Sequence[str]) -> Array | None:
+    """The prices of a batch of another plan, 0 for whoever was not in it."""
+    if batch not in prices.index:
+        return None
+    return np.asarray(prices.loc[batch].reindex(list(makers)).fillna(0.0), np.float64)
 
 
 def _rows_by_batch(batch: pd.Series | None, cases: int) -> dict[str, Ints]:

@@ -154,7 +154,7 @@ def what_ifs(
     for scenario, roster, other in zip(scenarios, rosters, others, strict=True):
         mine = score(other, everyone) if scenario.costs else scored
         kept = _kept(mine, now) if scenario.costs else now.summary.cost
-        then = make_plan(mine.of((MACHINE, *_people(roster))), roster, **options)
+        then = make_plan(mine.of((MACHINE, *_people(roster))), roster, start=now.prices, **options)
         answers.append(WhatIf(now, _noted(then, roster_notes(known, roster)), kept, scenario))
     return WhatIfs(now, tuple(answers))
 
@@ -162,7 +162,7 @@ def what_ifs(
 def what_if(scored: Scored, capacity: Capacity, changes: Mapping[str, str], **options: Any) -> WhatIf:
     """The same for cases that are scored already, with other limits only."""
     now = make_plan(scored, capacity, **options)
-    then = make_plan(scored, changed(capacity, changes), **options)
+    then = make_plan(scored, changed(capacity, changes), start=now.prices, **options)
     return WhatIf(now, then, now.summary.cost, Scenario(changes))
 
 
