@@ -40,7 +40,16 @@ class Limits:
 
     json_bytes: int = 8 << 20
     upload_bytes: int = 256 << 20
+    anybody_bytes: int = 16 << 10
+    """Of a body whose sender is not known: a form to sign in."""
     depth: int = 32
+    parts: int = 100_000
+    """Lists and objects of one JSON document."""
+    body_seconds: float = 60.0
+    upload_seconds: float = 600.0
+    """Until a body is there, of JSON and of a file."""
+    part_seconds: float = 20.0
+    """Until the next part of it is there, or the next part of the answer is taken."""
     rows: int = 200_000
     columns: int = 2_000
     bulk_cases: int = 10_000

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,6 +14,7 @@ from deccaf.service.jobs.records import Finish, Job
 from deccaf.service.ledger import versions
 from deccaf.service.store import database
 from deccaf.service.store.keys import Actor
+from deccaf.service.store.scratch import scratch_folder
 
 
 def work(engine: sa.Engine, job: Job) -> Finish:
@@ -45,7 +44,7 @@ def fit(lesson: Lesson, note: Callable[[str], None]) -> DeCCaF:
 
 def file_bytes(model: DeCCaF) -> bytes:
     """The model as a file has it."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "refit.deccaf"
+    with scratch_folder() as folder:
+        path = folder / "refit.deccaf"
         model.save(path)
         return path.read_bytes()

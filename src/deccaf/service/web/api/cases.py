@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import tempfile
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import sqlalchemy as sa
@@ -18,13 +16,14 @@ from deccaf.errors import DataError
 from deccaf.service.core import Service
 from deccaf.service.decide.arrivals import Incoming
 from deccaf.service.errors import RefusedError, conflict, invalid
-from deccaf.service.imports import case_import, reading
+from deccaf.service.imports import case_import
 from deccaf.service.imports.case_import import Import
 from deccaf.service.ledger import case_records, labels
 from deccaf.service.ledger.case_records import Arrival
 from deccaf.service.store.fields import LONGEST_TEXT, CaseId, Class, Maker, Strict
 from deccaf.service.store.idempotency import Call
 from deccaf.service.store.listing import Cut
+from deccaf.service.store.scratch import scratch_folder
 from deccaf.service.web.api.case_json import brief_json, case_json
 from deccaf.service.web.api.common import (
     After,
@@ -38,7 +37,7 @@ from deccaf.service.web.api.common import (
     receive_file,
     send,
 )
-from deccaf.service.web.common import CasePath, Here, Id, as_time, classes_of, known_class
+from deccaf.service.web.common import CasePath, Here, Id, as_time, classes_of, in_reader, known_class
 
 router = APIRouter(prefix="/v1", tags=["cases"], responses=problems(404, 409))
 
@@ -183,10 +182,16 @@ async def import_file(
     With `dry_run` the file is only looked at. A file with bad rows is refused, and the rows are named, unless
     `skip_bad` asks for the good rows alone.
     """
-    with tempfile.TemporaryDirectory(prefix="deccaf-upload-") as folder:
-        path, digest = await receive_file(request, Path(folder), _suffix(request))
-        frame = await to_thread.run_sync(reading.read_table, path, here.limits.rows, here.limits.columns)
-    checked = await to_thread.run_sync(case_import.check_frame, frame, here.models.active)
+    with scratch_folder() as folder:
+        path, digest = await receive_file(request, folder, _suffix(request))
+        checked = await in_reader(
+            case_import.read_cases,
+            path,
+            folder / "rows",
+            (here.limits.rows, here.limits.columns),
+            here.models.active,
+            look=dry_run,
+        )
 
     def change(connection: sa.Connection, at: float) -> dict[str, Any]:
         found = case_import.without_known(connection, checked)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import Annotated, Any
 
 import sqlalchemy as sa
@@ -14,7 +12,6 @@ from pydantic import ValidationError
 from deccaf.data.config import Config
 from deccaf.errors import ConfigError
 from deccaf.service.core import Service
-from deccaf.service.decide import registry
 from deccaf.service.errors import invalid
 from deccaf.service.imports import reading
 from deccaf.service.jobs import kinds, records
@@ -25,6 +22,7 @@ from deccaf.service.ledger.versions import Version
 from deccaf.service.store.fields import NAME, Name, Strict
 from deccaf.service.store.idempotency import Answer, Call
 from deccaf.service.store.listing import Cut
+from deccaf.service.store.scratch import scratch_folder
 from deccaf.service.store.settings import read_setting, write_setting
 from deccaf.service.web.api.common import (
     After,
@@ -37,7 +35,7 @@ from deccaf.service.web.api.common import (
     receive_file,
     send,
 )
-from deccaf.service.web.common import Here, Id, as_time
+from deccaf.service.web.common import Here, Id, as_time, in_reader
 
 router = APIRouter(prefix="/v1", tags=["models"], responses=problems(404, 409))
 
@@ -76,14 +74,13 @@ async def upload_model(
     key: IdempotencyKey = None,
 ) -> Response:
     """Upload a model file (`.deccaf`); it is checked before anything of it is used, and not activated yet."""
-    with tempfile.TemporaryDirectory(prefix="deccaf-upload-") as folder:
-        path, digest = await receive_file(request, Path(folder), ".deccaf")
-        await to_thread.run_sync(reading.check_model, path)
+    with scratch_folder() as folder:
+        path, digest = await receive_file(request, folder, ".deccaf")
+        training = await in_reader(reading.check_model, path)
         content = path.read_bytes()
-    model = await to_thread.run_sync(registry.load, content)
 
     def change(connection: sa.Connection, at: float) -> dict[str, Any]:
-        added = versions.add_version(connection, name, "upload", digest, content, model.training_, who, at)
+        added = versions.add_version(connection, name, "upload", digest, content, training, who, at)
         return _version(added)
 
     return send(await here.change(Call(who, key, digest), change, 201))
