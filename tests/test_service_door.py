@@ -88,9 +88,9 @@ def test_too_many_parts_are_refused(desk: World) -> None:
 
 def test_the_shape_of_a_large_body_is_that_of_its_blocks() -> None:
     text = b'{"a": "' + b"[" * 300_000 + b'", "b": ' + b"[" * 40 + b"]" * 40 + b', "c": "\\\\\\"{{"' + b"}"
-    assert shape(text) == (41, 41)
-    assert shape(b"[]" * 400_000) == (1, 400_000)
-    assert shape(b"") == (0, 0)
+    assert shape(text) == (41, 41, 3)
+    assert shape(b"[]," * 400_000) == (1, 400_000, 400_001)
+    assert shape(b"") == (0, 0, 1)
 
 
 def test_refused_keys_of_one_address_are_answered_more_and_more_slowly() -> None:

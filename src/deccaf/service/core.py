@@ -44,7 +44,8 @@ class Limits:
     """Of a body whose sender is not known: a form to sign in."""
     depth: int = 32
     parts: int = 100_000
-    """Lists and objects of one JSON document."""
+    values: int = 1_000_000
+    """Lists and objects of one JSON document, and all values in it."""
     body_seconds: float = 60.0
     upload_seconds: float = 600.0
     """Until a body is there, of JSON and of a file."""

@@ -93,6 +93,23 @@ def initialise(url: str) -> str:
         engine.dispose()
 
 
+def new_lead_key(url: str) -> str:
+    """One more lead's key, for whoever can reach the database itself; the trail says where it came from."""
+    check_place(url, "localhost", 1)
+    engine = database.connect(url)
+    try:
+        with database.writing(engine) as connection:
+            at = time.time()
+            made, secret = create_key(connection, "lead, made on the machine", "lead", None, at)
+            where = os.uname().nodename
+            trail.record(
+                connection, "key added", at, Actor(made), key=made, role="lead", by="--new-lead-key", on=where
+            )
+        return secret
+    finally:
+        engine.dispose()
+
+
 def serve(url: str, host: str, port: int, processes: int = 1) -> None:
     """Run until stopped; refuses to be reached from elsewhere while nobody has a key."""
     check_place(url, host, processes)

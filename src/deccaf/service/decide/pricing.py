@@ -21,7 +21,8 @@ SAMPLE = 600
 FEWEST = 30
 """With fewer cases on record prices stay as they are: they would say little."""
 RENEW_SECONDS = 5.0
-RENEW_CASES = 20
+MOVED = 0.001
+"""Prices are written anew when one has moved by this share of the largest."""
 
 Floats = NDArray[np.float64]
 
@@ -37,40 +38,38 @@ class Outlook:
 
 
 def due(connection: sa.Connection, at: float) -> list[int]:
-    """Open shifts whose prices are old enough, with enough cases since."""
+    """Open shifts that run now, and whose prices are old enough."""
     c = t.shifts.c
-    query = sa.select(*c["id", "pricing_id"]).where(
+    query = sa.select(c.id).where(
         c.state == "open",
         c.starts_at <= at,
         c.ends_at > at,
         sa.or_(c.priced_at.is_(None), c.priced_at < at - RENEW_SECONDS),
     )
-    found = []
-    for shift in connection.execute(query).all():
-        since = (
-            sa.select(sa.func.count())
-            .select_from(t.assignments)
-            .where(t.assignments.c.pricing_id == shift.pricing_id)
-        )
-        if connection.execute(since).scalar_one() >= RENEW_CASES:
-            found.append(int(shift.id))
-    return found
+    return [int(shift) for shift in connection.execute(query).scalars()]
 
 
 def renew(engine: sa.Engine, writer: Writer, shift_id: int) -> bool:
-    """Price a shift anew: read, solve without holding anything up, then write; False: too little is known."""
+    """Price a shift anew: read, solve without holding anything up, then write; False: too little is known.
+
+    Prices that are as they were are only said to be fresh: a quiet night fills no table.
+    """
     at = time.time()
     with database.reading(engine, snapshot=False) as connection:
         outlook = read_outlook(connection, shift_id, at)
     if len(outlook.sample) < FEWEST:
         return False
-    prices = bid_prices(outlook).tolist()
+    prices = bid_prices(outlook)
 
     def change(connection: sa.Connection) -> bool:
         now = desk.open_desk(connection, shift_id, at)
         if now.makers != outlook.at_desk.makers or now.pricing_id != outlook.at_desk.pricing_id:
             return False  # somebody was quicker
-        desk.write_prices(connection, shift_id, now.makers, prices, "renewed", None, at)
+        largest = max(float(np.abs(prices).max()), float(np.abs(now.prices).max()))
+        if float(np.abs(prices - now.prices).max()) > MOVED * largest:
+            desk.write_prices(connection, shift_id, now.makers, prices.tolist(), "renewed", None, at)
+        else:
+            desk.confirm_prices(connection, shift_id, at)
         return True
 
     return writer.submit(change).result()  # in turn with all other changes: two who write at once wait long

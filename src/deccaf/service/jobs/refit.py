@@ -27,12 +27,18 @@ def work(engine: sa.Engine, job: Job) -> Finish:
     digest, who = hashlib.sha256(content).hexdigest(), Actor(job.key_id)
 
     def finish(connection: sa.Connection, at: float) -> dict[str, Any]:
-        made = versions.add_version(
-            connection, job.params["name"], "refit", digest, content, model.training_, who, at
-        )
-        if job.params["activate"]:
-            versions.put_in_force(connection, made.id, who, at)
-        return {"model": made.id, **model.training_, "notes": notes}
+        known = versions.find_version(connection, digest)
+        if known is None:
+            made = versions.add_version(
+                connection, job.params["name"], "refit", digest, content, model.training_, who, at
+            )
+            number = made.id
+        else:
+            number = known
+            notes.append(f"nothing new to learn from: this is model {known} again")
+        if job.params["activate"] and versions.active_id(connection) != number:
+            versions.put_in_force(connection, number, who, at)
+        return {"model": number, **model.training_, "new": known is None, "notes": notes}
 
     return finish
 

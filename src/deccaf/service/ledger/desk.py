@@ -128,6 +128,11 @@ def write_prices(
     return int(made)
 
 
+def confirm_prices(connection: sa.Connection, shift_id: int, at: float) -> None:
+    """The prices in force were looked at, and stay."""
+    connection.execute(sa.update(t.shifts).where(t.shifts.c.id == shift_id).values(priced_at=at))
+
+
 def take(connection: sa.Connection, shift_id: int, units: Mapping[str, int]) -> None:
     """Use up capacity, all of it or none: the update itself checks that there is room."""
     for maker, count in sorted(units.items()):

@@ -122,9 +122,9 @@ class LimitsMiddleware:
     async def _shape(self, body: bytes) -> tuple[str, str] | None:
         """What is wrong with the shape of a JSON document: its kind and a sentence; None: nothing."""
         if len(body) <= _SCANNED_AT_ONCE:
-            depth, parts = shape(body)
+            depth, parts, values = shape(body)
         else:
-            depth, parts = await to_thread.run_sync(shape, body)
+            depth, parts, values = await to_thread.run_sync(shape, body)
         if depth > self.limits.depth:
             return "too-deep", f"the JSON is nested more than {self.limits.depth} levels deep"
         if parts > self.limits.parts:
@@ -132,6 +132,9 @@ class LimitsMiddleware:
                 "too-many-parts",
                 f"the JSON has {parts:,} lists and objects; at most {self.limits.parts:,}",
             )
+        if values > self.limits.values:
+            detail = f"the JSON has {values:,} values; at most {self.limits.values:,}: send it in parts"
+            return "too-many-parts", detail
         return None
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send, most: int) -> None:
@@ -167,24 +170,26 @@ async def _within(seconds: float) -> AsyncIterator[None]:
         raise _TooSlowError from error
 
 
-def shape(body: bytes) -> tuple[int, int]:
-    """How deep brackets outside strings are nested, and how many are opened.
+def shape(body: bytes) -> tuple[int, int, int]:
+    """How deep brackets outside strings are nested, how many are opened, and how many values commas part.
 
     Block by block, with operations that let other threads run. Backslashes outside strings are no JSON: what
     stands behind one is never parsed.
     """
     if b"\\" in body:
         body = body.replace(b"\\\\", b"__").replace(b'\\"', b"__")
-    deepest = depth = opened = quotes = 0
+    deepest = depth = opened = quotes = commas = 0
     for start in range(0, len(body), _BLOCK):
         part = np.frombuffer(body, np.uint8, min(_BLOCK, len(body) - start), start)
         within = np.cumsum(part == ord('"'), dtype=np.int32)
-        steps = np.where((within + quotes) % 2 == 0, _STEP[part], 0)
+        outside = (within + quotes) % 2 == 0
+        steps = np.where(outside, _STEP[part], 0)
         levels = np.cumsum(steps, dtype=np.int32)
         deepest = max(deepest, depth + int(levels.max()))
         depth, quotes = depth + int(levels[-1]), quotes + int(within[-1])
         opened += int(np.count_nonzero(steps == 1))
-    return deepest, opened
+        commas += int(np.count_nonzero(outside & (part == ord(","))))
+    return deepest, opened, commas + 1
 
 
 def problem(status: int, kind: str, detail: str, **more: Any) -> bytes:
