@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any
@@ -78,15 +79,20 @@ async def upload_model(
     """Upload a model file (`.deccaf`); it is checked before anything of it is used, and not activated yet."""
     with tempfile.TemporaryDirectory(prefix="deccaf-upload-") as folder:
         path, digest = await receive_file(request, Path(folder), ".deccaf")
-        await to_thread.run_sync(reading.check_model, path)
-        content = path.read_bytes()
-    model = await to_thread.run_sync(registry.load, content)
 
-    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
-        added = versions.add_version(connection, name, "upload", digest, content, model.training_, who, at)
-        return _version(added)
+        def check() -> tuple[bytes, dict[str, Any]]:
+            reading.check_model(path)
+            content = path.read_bytes()
+            return content, registry.load(content).training_
 
-    return send(await here.change(Call(who, key, digest), change, 201))
+        def change(
+            connection: sa.Connection, at: float, model: tuple[bytes, dict[str, Any]]
+        ) -> dict[str, Any]:
+            content, facts = model
+            return _version(versions.add_version(connection, name, "upload", digest, content, facts, who, at))
+
+        call = Call(who, key, hashlib.sha256(f"model {request.url.query} {digest}".encode()).hexdigest())
+        return send(await here.prepared_change(call, check, change, 201))
 
 
 @router.get("/models")
