@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import sqlalchemy as sa
+from anyio import to_thread
 
+from deccaf.errors import DeccafError
 from deccaf.service.decide import pricing, registry
 from deccaf.service.decide.arrivals import Intake
 from deccaf.service.jobs.worker import Worker
@@ -29,6 +31,7 @@ from deccaf.service.store.writer import Writer
 log = logging.getLogger("deccaf.service")
 
 Result = TypeVar("Result")
+Prepared = TypeVar("Prepared")
 
 TICK_SECONDS = 1.0
 CLAIM_SECONDS = 1800.0
@@ -111,6 +114,32 @@ class Service:
         """One change, at most once under its idempotency key, answered when it is on disk."""
         return await self.writer.run(lambda connection: _once(connection, call, change, status))
 
+    async def prepared_change(
+        self,
+        call: Call,
+        prepare: Callable[[], Prepared],
+        change: Callable[[sa.Connection, float, Prepared], Any],
+        status: int = 200,
+        run: Callable[[Callable[[], Prepared]], Awaitable[Prepared]] = to_thread.run_sync,
+    ) -> Answer:
+        """A change with work to do before it, in a thread: to read a file, to plan, to ask the model.
+
+        A request that was answered before gets that answer, whatever the preparation would say now: it is
+        looked for at the beginning, and once more in the transaction, also if the preparation was refused.
+        """
+        if call.key is not None:
+            look = lambda connection: earlier(connection, [call], wait=False)[0]  # noqa: E731
+            before = await to_thread.run_sync(self.read, look)
+            if before is not None:
+                return before
+        try:
+            prepared = await run(prepare)
+        except DeccafError as error:
+            if call.key is None:
+                raise
+            return await self.change(call, _refusing(error), status)
+        return await self.change(call, lambda connection, at: change(connection, at, prepared), status)
+
     def read(self, question: Callable[[sa.Connection], Result]) -> Result:
         """Ask the ledger something."""
         with database.reading(self.engine) as connection:
@@ -157,6 +186,13 @@ class Service:
     def _renew_prices(self) -> None:
         for shift in self.read(lambda connection: pricing.due(connection, time.time())):
             pricing.renew(self.engine, self.writer, shift)
+
+
+def _refusing(error: DeccafError) -> Callable[[sa.Connection, float], Any]:
+    def change(connection: sa.Connection, at: float) -> Any:
+        raise error
+
+    return change
 
 
 def _once(

@@ -119,7 +119,7 @@ def finish(
     work: Callable[[], dict[str, Any]],
     at: float,
 ) -> bool:
-    """Write down how a job ended, with what `work` gives; False: somebody else has it, and nothing is done."""
+    """Write down how a job ended, with what `work` gives; False: somebody else has it, nothing is done."""
     if not beat(connection, job_id, worker, at):
         return False
     _end(connection, job_id, state, work(), at)

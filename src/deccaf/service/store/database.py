@@ -70,13 +70,15 @@ def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 @contextmanager
 def reading(engine: sa.Engine, *, snapshot: bool = True) -> Iterator[sa.Connection]:
-    """One transaction that only reads, so that everything seen belongs together.
+    """One transaction that only reads, so that everything seen belongs together: one snapshot.
 
     On SQLite nobody can commit meanwhile; without `snapshot` each query stands for itself, and nobody waits.
     """
     with engine.connect() as connection:
         if snapshot and engine.dialect.name == "sqlite":
             connection.exec_driver_sql("BEGIN")
+        elif snapshot:  # by default PostgreSQL shows every query the latest commits
+            connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         yield connection
         connection.rollback()
 

@@ -75,6 +75,11 @@ def allow(*roles: str) -> Callable[..., Awaitable[Actor]]:
     return who
 
 
+def secret_of(request: Request) -> str:
+    """The key that a request was sent with; `allow` has checked it."""
+    return request.headers["authorization"].split(None, 1)[1]
+
+
 Lead = Annotated[Actor, Depends(allow("lead"))]
 LeadOrMachine = Annotated[Actor, Depends(allow("lead", "machine"))]
 Anyone = Annotated[Actor, Depends(allow("lead", "machine", "reviewer"))]
@@ -108,6 +113,8 @@ class JsonResponse(Response):
 def send(answer: Answer) -> Response:
     """An answer as HTTP."""
     headers = {"Idempotency-Replayed": "true"} if answer.replayed else None
+    if answer.body == "null":
+        return Response(None, 204, headers)
     return JsonResponse(answer.body, answer.status, headers)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Annotated, Any
 
 import sqlalchemy as sa
@@ -76,14 +77,19 @@ async def upload_model(
     """Upload a model file (`.deccaf`); it is checked before anything of it is used, and not activated yet."""
     with scratch_folder() as folder:
         path, digest = await receive_file(request, folder, ".deccaf")
-        training = await in_reader(reading.check_model, path)
-        content = path.read_bytes()
 
-    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
-        added = versions.add_version(connection, name, "upload", digest, content, training, who, at)
-        return _version(added)
+        def check() -> tuple[bytes, dict[str, Any]]:
+            facts = reading.check_model(path)
+            return path.read_bytes(), facts
 
-    return send(await here.change(Call(who, key, digest), change, 201))
+        def change(
+            connection: sa.Connection, at: float, model: tuple[bytes, dict[str, Any]]
+        ) -> dict[str, Any]:
+            content, facts = model
+            return _version(versions.add_version(connection, name, "upload", digest, content, facts, who, at))
+
+        call = Call(who, key, hashlib.sha256(f"model {request.url.query} {digest}".encode()).hexdigest())
+        return send(await here.prepared_change(call, check, change, 201, in_reader))
 
 
 @router.get("/models")
