@@ -24,6 +24,7 @@ from deccaf.service.monitor.monitoring import Monitor
 from deccaf.service.monitor.team_report import Disagreements
 from deccaf.service.monitor.what_if import Days
 from deccaf.service.store import database
+from deccaf.service.store.condition import WORDS, Condition
 from deccaf.service.store.idempotency import Answer, Call, earlier, forget_old, remember
 from deccaf.service.store.keys import KeyRing
 from deccaf.service.store.writer import Writer
@@ -82,7 +83,8 @@ class Service:
         self.limits = limits or Limits()
         self.claim_seconds = claim_seconds
         self.engine = database.connect(url)
-        self.writer = Writer(self.engine)
+        self.condition = Condition(self.engine, url)
+        self.writer = Writer(self.engine, self.condition)
         self.models = registry.Registry(self.engine)
         self.intake = Intake(self.engine, self.writer, self.models)
         self.keys = KeyRing(self.engine)
@@ -150,10 +152,11 @@ class Service:
         try:
             found, needed = database.schema_state(self.engine)
         except sa.exc.SQLAlchemyError as error:
-            return f"the database does not answer: {type(error).__name__}"
+            found = self.condition.met(error)
+            return WORDS[found] if found else f"the database does not answer: {type(error).__name__}"
         if found != needed:
             return f"the database has schema {found}, this version needs {needed}; run deccaf serve --init"
-        return None
+        return None if self.condition.trouble is None else WORDS[self.condition.trouble]
 
     def _keep_house(self) -> None:
         ticks = 0
@@ -162,7 +165,7 @@ class Service:
                 try:
                     duty()
                 except Exception as error:
-                    if not database.passes_by_itself(error):
+                    if self.condition.met(error) is None and not database.passes_by_itself(error):
                         log.exception("housekeeping: %s", getattr(duty, "__name__", duty))
             ticks += 1
             if ticks % 3600 == 0:
@@ -171,6 +174,7 @@ class Service:
     @property
     def _duties(self) -> tuple[Callable[[], object], ...]:
         return (
+            self.condition.look,
             self.models.refresh,
             self._expire,
             self._renew_prices,

@@ -78,7 +78,7 @@ _QUIET: dict[str, Any] = {
 
 def initialise(url: str) -> str:
     """Make or migrate the tables and the first lead's key, whose secret is given back once."""
-    engine = database.connect(url)
+    engine = database.connect(url, statement_seconds=None)
     try:
         database.migrate(engine)
         if any_keys(engine):
@@ -150,7 +150,7 @@ def demo(url: str, trouble: bool = False) -> Iterator[tuple[FastAPI, str]]:
 
 def upgrade(url: str) -> None:
     """Bring the tables up to this version."""
-    engine = database.connect(url)
+    engine = database.connect(url, statement_seconds=None)
     try:
         database.migrate(engine)
     except sa.exc.OperationalError as error:

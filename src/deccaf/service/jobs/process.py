@@ -26,7 +26,7 @@ _TRIES, _PAUSE_SECONDS = 30, 1.0
 
 def run(url: str, job_id: int, worker: str) -> None:
     """Do one job, and write down how it ended."""
-    engine = database.connect(url)
+    engine = database.connect(url, statement_seconds=None)
     me, ended = process_name(), threading.Event()
     try:
         if not _write(engine, lambda connection, at: records.start(connection, job_id, worker, me, at)):

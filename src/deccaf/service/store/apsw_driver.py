@@ -1,16 +1,18 @@
 """SQLite for SQLAlchemy by way of APSW, which brings a newer SQLite than Python does.
 
 The service keeps its ledger in write-ahead mode, where readers and the writer do not wait for each other.
-Before version 3.51.3 SQLite could, very rarely, lose a commit in this mode when a checkpoint met a writer; the
-library of Python is as old as the machine. This module is what SQLAlchemy needs of a DB-API driver and no more;
-its errors are those of `sqlite3`.
+Before version 3.51.3 SQLite could, very rarely, lose a commit in this mode when a checkpoint met a writer;
+the library of Python is as old as the machine. This module is what SQLAlchemy needs of a DB-API driver and no
+more; its errors are those of `sqlite3`.
 """
 
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from sqlite3 import (
     Binary,
     DatabaseError,
@@ -24,6 +26,7 @@ from sqlite3 import (
     ProgrammingError,
 )
 from typing import Any
+from urllib.parse import quote
 
 import apsw
 
@@ -44,8 +47,7 @@ __all__ = [
 apilevel, threadsafety, paramstyle = "2.0", 1, "qmark"
 sqlite_version = apsw.sqlite_lib_version()
 sqlite_version_info = tuple(int(part) for part in sqlite_version.split("."))
-NEEDED = (3, 51, 3)
-"""The first SQLite whose write-ahead mode keeps every commit."""
+_STEPS = 100_000
 
 _KINDS: tuple[tuple[type[apsw.Error], type[sqlite3.Error]], ...] = (
     (apsw.ConstraintError, IntegrityError),
@@ -62,8 +64,8 @@ class Cursor:
 
     arraysize = 1
 
-    def __init__(self, connection: apsw.Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: apsw.Connection, begin: Callable[[], None]) -> None:
+        self._connection, self._begin = connection, begin
         self._cursor = connection.cursor()
         self.description: tuple[tuple[Any, ...], ...] | None = None
         self.rowcount = -1
@@ -72,6 +74,7 @@ class Cursor:
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Cursor:
         """Run a statement."""
         self.description, self.rowcount = None, -1
+        self._begin()
         self._cursor.exec_trace = self._describe
         with _translated():
             self._cursor.execute(sql, values)
@@ -81,6 +84,7 @@ class Cursor:
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> Cursor:
         """Run a statement once for every row."""
         self.description, before = None, self._connection.total_changes()
+        self._begin()
         self._cursor.exec_trace = None
         with _translated():
             self._cursor.executemany(sql, rows)
@@ -121,18 +125,31 @@ class Connection:
 
     isolation_level = None
 
-    def __init__(self, path: str, busy_seconds: float) -> None:
+    def __init__(self, path: str, busy_seconds: float, statement_seconds: float | None) -> None:
         with _translated():
-            self.apsw = apsw.Connection(path, statementcachesize=300)
+            flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+            self.apsw = apsw.Connection(path, flags, statementcachesize=300)
         self.apsw.set_busy_timeout(round(1000 * busy_seconds))
+        self._seconds, self._deadline = statement_seconds, 0.0
+        if statement_seconds is not None:
+            self.apsw.set_progress_handler(lambda: time.monotonic() > self._deadline, _STEPS)
 
     def cursor(self) -> Cursor:
         """For one statement."""
-        return Cursor(self.apsw)
+        return Cursor(self.apsw, self._begin)
+
+    def _begin(self) -> None:
+        if self._seconds is not None:
+            self._deadline = time.monotonic() + self._seconds
 
     def execute(self, sql: str) -> Cursor:
         """Run a statement without values."""
         return self.cursor().execute(sql)
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether one is open."""
+        return self.apsw.in_transaction
 
     def commit(self) -> None:
         """End the transaction, if there is one."""
@@ -155,9 +172,14 @@ class Connection:
         self.apsw.create_scalar_function(name, function, arguments, deterministic=deterministic)
 
 
-def connect(path: str, timeout: float = 5.0, **_: Any) -> Connection:
-    """Open a file of a database."""
-    return Connection(path, timeout)
+def connect(path: str, timeout: float = 5.0, statement_seconds: float | None = None, **_: Any) -> Connection:
+    """Open a file of a database; a statement that takes longer than it may is interrupted."""
+    return Connection(path, timeout, statement_seconds)
+
+
+def connect_to_read(path: Path) -> Connection:
+    """Open a file that is not changed, not even by what stands beside it."""
+    return Connection(f"file:{quote(str(path.resolve()))}?immutable=1", 0.0, None)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from deccaf.errors import CapacityError, DeccafError, SolverError
 from deccaf.service.core import Service
 from deccaf.service.errors import RefusedError
 from deccaf.service.store import database
+from deccaf.service.store.condition import WORDS
 from deccaf.service.web.admission import Doorman, Refusals
 from deccaf.service.web.api import cases, health, models, people, plans, queue, reports, shifts
 from deccaf.service.web.api.common import Problem
@@ -121,6 +122,10 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 async def _database(request: Request, error: Exception) -> Response:
+    service: Service = request.app.state.service
+    trouble = service.condition.met(error)
+    if trouble is not None:
+        return _answer(503, trouble, WORDS[trouble], {"Retry-After": RETRY_SECONDS})
     if isinstance(error, sa.exc.IntegrityError):
         return _answer(
             409, "changed-meanwhile", "somebody changed the same thing at the same moment; look again"
