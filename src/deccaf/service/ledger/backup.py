@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -101,21 +102,20 @@ def _file(url: str, instead: str) -> Path:
 
 def _copy(source: Path, target: Path) -> None:
     """All pages in one step: in write-ahead mode that holds nobody up, and nobody changes what is read."""
-    with apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READWRITE) as taken:
+    with (
+        closing(apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READWRITE)) as taken,
+        closing(apsw.Connection(str(target))) as made,
+    ):
         taken.set_busy_timeout(1000 * database.BUSY_SECONDS)
-        made = apsw.Connection(str(target))
-        try:
-            with made.backup("main", taken, "main") as copying:
-                copying.step()
-            made.execute("PRAGMA journal_mode=DELETE")  # one file, nothing beside it
-        finally:
-            made.close()
+        with made.backup("main", taken, "main") as copying:
+            copying.step()
+        made.execute("PRAGMA journal_mode=DELETE")  # one file, nothing beside it
 
 
 def _set_aside(target: Path) -> Path:
     """The old ledger under another name, whole; refused while a service uses it."""
     try:
-        with apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE) as old:
+        with closing(apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE)) as old:
             used = old.execute("PRAGMA journal_mode=DELETE").get != "delete"  # needs the file for itself
     except (apsw.BusyError, apsw.LockedError):
         used = True
