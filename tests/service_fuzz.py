@@ -22,6 +22,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from deccaf.service import run
 from service_databases import free_port
 
 CHECKS = [
@@ -37,7 +38,8 @@ CHECKS = [
 def listening(app: Any) -> Iterator[str]:
     """The application on a real port of this process."""
     port = free_port()
-    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", lifespan="off"))
+    options = {"http": run.PatientProtocol, "log_level": "error", "lifespan": "off"}
+    server = uvicorn.Server(uvicorn.Config(app, port=port, **options))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

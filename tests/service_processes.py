@@ -51,6 +51,16 @@ class Server:
         text = Path(f"/proc/{self._process.pid}/status").read_text()
         return 1024 * int(next(line.split()[1] for line in text.splitlines() if line.startswith("VmRSS:")))
 
+    def peak(self) -> int:
+        """The most memory that was in use since `forget_peak`."""
+        assert self._process is not None
+        text = Path(f"/proc/{self._process.pid}/status").read_text()
+        return 1024 * int(next(line.split()[1] for line in text.splitlines() if line.startswith("VmHWM:")))
+
+    def forget_peak(self) -> None:
+        assert self._process is not None
+        Path(f"/proc/{self._process.pid}/clear_refs").write_text("5")
+
     def cpu_seconds(self) -> float:
         """Processor time used so far."""
         assert self._process is not None

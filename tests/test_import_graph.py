@@ -79,7 +79,7 @@ FLOORS = [
     {"jobs"},
     {"monitor"},
     {"core"},
-    {"web.middleware", "web.common"},
+    {"web.middleware", "web.common", "web.admission"},
     {"web.api", "web.pages"},
     {"web.app"},
     {"demo"},

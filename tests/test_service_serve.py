@@ -16,9 +16,10 @@ from deccaf import ConfigError
 from deccaf.cli import app
 from deccaf.service import run
 from deccaf.service.core import Service
+from deccaf.service.decide import pricing
 from deccaf.service.demo import Play, Stage, build_stage, furnish
 from deccaf.service.jobs import process, records
-from deccaf.service.ledger import claims
+from deccaf.service.ledger import claims, shifts
 from deccaf.service.store import database
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor, KeyRing
@@ -38,6 +39,40 @@ def test_init_prints_the_first_key_once(database_url: str) -> None:
     engine.dispose()
     with pytest.raises(ConfigError, match="set up already"):
         run.initialise(database_url)
+
+
+def test_a_lost_key_is_replaced_on_the_machine_itself(database_url: str) -> None:
+    runner = CliRunner()
+    with pytest.raises(ConfigError, match="--init first"):
+        run.new_lead_key(database_url)
+    lost = run.initialise(database_url)
+    made = runner.invoke(app, ["serve", "--new-lead-key", "--database", database_url])
+    assert made.exit_code == 0, made.output
+    engine = database.connect(database_url)
+    keys = KeyRing(engine)
+    found = keys.look_up(made.stdout.strip())
+    assert (found.role, found.key_id) != ("lead", keys.look_up(lost).key_id)
+    with database.reading(engine) as connection:
+        line = connection.execute(sa.select(t.history).order_by(t.history.c.id.desc()).limit(1)).one()
+    assert (line.kind, json.loads(line.data)["by"]) == ("key added", "--new-lead-key")
+    engine.dispose()
+
+
+def test_prices_are_renewed_without_new_cases(database_url: str) -> None:
+    with world(database_url, {"ann": 60, "bob": 60}, housekeeping=False) as desk:
+        for k in range(40):
+            losses = {"machine": 0.9, "ann": 0.1 + 0.01 * k, "bob": 0.2}
+            assert desk.machine.post("/v1/cases", json=desk.case(f"c{k}", **losses)).status_code == 201
+        service, later = desk.service, time.time() + 6.0
+        assert service.read(lambda c: pricing.due(c, later)) == [desk.shift]
+        assert pricing.renew(service.engine, service.writer, desk.shift)
+        assert service.read(lambda c: pricing.due(c, time.time())) == [], "just renewed"
+        count = sa.select(sa.func.count()).select_from(t.pricings)
+        before = service.read(lambda c: c.execute(count).scalar_one())
+        for _ in range(5):
+            assert pricing.renew(service.engine, service.writer, desk.shift)
+        assert service.read(lambda c: c.execute(count).scalar_one()) == before, "nothing moved"
+        assert service.read(lambda c: shifts.read_shift(c, desk.shift)).priced_at >= later - 6.0
 
 
 def test_it_listens_beyond_loopback_only_with_keys(tmp_path: Path) -> None:
@@ -179,17 +214,17 @@ def take(engine: sa.Engine, worker: str, at: float) -> int | None:
 
 
 def test_a_job_whose_process_died_is_taken_up_again_a_few_times(engine: sa.Engine) -> None:
-    job = enqueue(engine)
-    assert take(engine, "one", 10.0) == job
-    assert take(engine, "two", 20.0) is None, "the first one may still live"
+    job, long = enqueue(engine), records.DEAD_SECONDS
+    assert take(engine, "one", 0.0) == job
+    assert take(engine, "two", 0.9 * long) is None, "the first one may still live"
     with database.writing(engine) as connection:
-        assert records.beat(connection, job, "one", 20.0)
-    assert take(engine, "two", 30.0) is None
-    assert take(engine, "two", 40.0) == job
+        assert records.beat(connection, job, "one", 0.9 * long)
+    assert take(engine, "two", 1.8 * long) is None
+    assert take(engine, "two", 2 * long) == job
     with database.writing(engine) as connection:
-        assert not records.beat(connection, job, "one", 41.0), "the first one has lost it"
-    assert take(engine, "three", 60.0) == job
-    assert take(engine, "four", 80.0) is None
+        assert not records.beat(connection, job, "one", 2 * long), "the first one has lost it"
+    assert take(engine, "three", 3.1 * long) == job
+    assert take(engine, "four", 4.2 * long) is None
     with database.reading(engine) as connection:
         row = connection.execute(sa.select(t.jobs)).one()
     assert (row.state, json.loads(row.result)) == ("failed", {"error": "gave up after 3 attempts"})

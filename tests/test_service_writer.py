@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from deccaf.service.store import database
 from deccaf.service.store import tables as t
+from deccaf.service.store.condition import Condition
 from deccaf.service.store.writer import Writer
 
 
@@ -34,7 +35,7 @@ def names(engine: sa.Engine) -> set[str]:
 def test_changes_that_wait_together_share_a_commit_and_fail_alone(engine: sa.Engine) -> None:
     commits, go = [], threading.Event()
     sa.event.listen(engine, "commit", lambda connection: commits.append(1))
-    writer = Writer(engine)
+    writer = Writer(engine, Condition(engine, str(engine.url)))
 
     def slow(connection: sa.Connection) -> str:
         go.wait(30)
@@ -60,7 +61,7 @@ def test_changes_that_wait_together_share_a_commit_and_fail_alone(engine: sa.Eng
 
 
 def test_when_the_commit_fails_nobody_is_told_otherwise(engine: sa.Engine) -> None:
-    writer, go = Writer(engine), threading.Event()
+    writer, go = Writer(engine, Condition(engine, str(engine.url))), threading.Event()
     first = writer.submit(lambda connection: go.wait(30))
     later = [writer.submit(add("a")), writer.submit(add("b"))]
 
@@ -80,7 +81,7 @@ def test_when_the_commit_fails_nobody_is_told_otherwise(engine: sa.Engine) -> No
 
 
 def test_closing_finishes_what_waits(engine: sa.Engine) -> None:
-    writer = Writer(engine)
+    writer = Writer(engine, Condition(engine, str(engine.url)))
     waiting = [writer.submit(add(f"n{k}")) for k in range(100)]
     writer.close()
     assert [future.result(1) for future in waiting] == [1] * 100

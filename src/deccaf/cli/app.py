@@ -40,6 +40,7 @@ COMMANDS = {
     "stream": "Route cases the moment they arrive, within everyone's limits for the day.",
     "serve": "Run the service: cases in, people at work, nothing lost. The API is described in "
     "docs/service.md.",
+    "ledger": "Back up the service's ledger, check whether it is sound, restore a backup.",
     "simulate": "Generate bank-account applications, the alerts of an alert model, and teams of reviewers.",
     "bench": "Run the paper's experiments with fair baselines, and make their tables and pictures.",
 }

@@ -32,6 +32,12 @@ def serve(
     migrate: Annotated[
         bool, typer.Option("--migrate", help="Bring the tables up to this version, and end.")
     ] = False,
+    new_lead_key: Annotated[
+        bool,
+        typer.Option(
+            "--new-lead-key", help="Make one more lead's key, where all are lost; print the key, and end."
+        ),
+    ] = False,
     demo: Annotated[
         bool, typer.Option("--demo", help="A simulated team at work on a throw-away database; prints a key.")
     ] = False,
@@ -59,6 +65,10 @@ def serve(
     if init:
         secret = run.initialise(url)
         say("The first lead's key. It is shown this once and stored nowhere; keep it safe:")
+        print(secret)
+    elif new_lead_key:
+        secret = run.new_lead_key(url)
+        say("One more lead's key, and a line about it in the trail. It is shown this once:")
         print(secret)
     elif migrate:
         run.upgrade(url)

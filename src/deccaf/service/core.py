@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import sqlalchemy as sa
+from anyio import to_thread
 
+from deccaf.errors import DeccafError
 from deccaf.service.decide import pricing, registry
 from deccaf.service.decide.arrivals import Intake
 from deccaf.service.jobs.worker import Worker
@@ -22,6 +24,7 @@ from deccaf.service.monitor.monitoring import Monitor
 from deccaf.service.monitor.team_report import Disagreements
 from deccaf.service.monitor.what_if import Days
 from deccaf.service.store import database
+from deccaf.service.store.condition import WORDS, Condition
 from deccaf.service.store.idempotency import Answer, Call, earlier, forget_old, remember
 from deccaf.service.store.keys import KeyRing
 from deccaf.service.store.writer import Writer
@@ -29,6 +32,7 @@ from deccaf.service.store.writer import Writer
 log = logging.getLogger("deccaf.service")
 
 Result = TypeVar("Result")
+Prepared = TypeVar("Prepared")
 
 TICK_SECONDS = 1.0
 CLAIM_SECONDS = 1800.0
@@ -40,7 +44,17 @@ class Limits:
 
     json_bytes: int = 8 << 20
     upload_bytes: int = 256 << 20
+    anybody_bytes: int = 16 << 10
+    """Of a body whose sender is not known: a form to sign in."""
     depth: int = 32
+    parts: int = 100_000
+    values: int = 1_000_000
+    """Lists and objects of one JSON document, and all values in it."""
+    body_seconds: float = 60.0
+    upload_seconds: float = 600.0
+    """Until a body is there, of JSON and of a file."""
+    part_seconds: float = 20.0
+    """Until the next part of it is there, or the next part of the answer is taken."""
     rows: int = 200_000
     columns: int = 2_000
     bulk_cases: int = 10_000
@@ -69,7 +83,8 @@ class Service:
         self.limits = limits or Limits()
         self.claim_seconds = claim_seconds
         self.engine = database.connect(url)
-        self.writer = Writer(self.engine)
+        self.condition = Condition(self.engine, url)
+        self.writer = Writer(self.engine, self.condition)
         self.models = registry.Registry(self.engine)
         self.intake = Intake(self.engine, self.writer, self.models)
         self.keys = KeyRing(self.engine)
@@ -101,6 +116,32 @@ class Service:
         """One change, at most once under its idempotency key, answered when it is on disk."""
         return await self.writer.run(lambda connection: _once(connection, call, change, status))
 
+    async def prepared_change(
+        self,
+        call: Call,
+        prepare: Callable[[], Prepared],
+        change: Callable[[sa.Connection, float, Prepared], Any],
+        status: int = 200,
+        run: Callable[[Callable[[], Prepared]], Awaitable[Prepared]] = to_thread.run_sync,
+    ) -> Answer:
+        """A change with work to do before it, in a thread: to read a file, to plan, to ask the model.
+
+        A request that was answered before gets that answer, whatever the preparation would say now: it is
+        looked for at the beginning, and once more in the transaction, also if the preparation was refused.
+        """
+        if call.key is not None:
+            look = lambda connection: earlier(connection, [call], wait=False)[0]  # noqa: E731
+            before = await to_thread.run_sync(self.read, look)
+            if before is not None:
+                return before
+        try:
+            prepared = await run(prepare)
+        except DeccafError as error:
+            if call.key is None:
+                raise
+            return await self.change(call, _refusing(error), status)
+        return await self.change(call, lambda connection, at: change(connection, at, prepared), status)
+
     def read(self, question: Callable[[sa.Connection], Result]) -> Result:
         """Ask the ledger something."""
         with database.reading(self.engine) as connection:
@@ -111,10 +152,11 @@ class Service:
         try:
             found, needed = database.schema_state(self.engine)
         except sa.exc.SQLAlchemyError as error:
-            return f"the database does not answer: {type(error).__name__}"
+            found = self.condition.met(error)
+            return WORDS[found] if found else f"the database does not answer: {type(error).__name__}"
         if found != needed:
             return f"the database has schema {found}, this version needs {needed}; run deccaf serve --init"
-        return None
+        return None if self.condition.trouble is None else WORDS[self.condition.trouble]
 
     def _keep_house(self) -> None:
         ticks = 0
@@ -123,7 +165,7 @@ class Service:
                 try:
                     duty()
                 except Exception as error:
-                    if not database.passes_by_itself(error):
+                    if self.condition.met(error) is None and not database.passes_by_itself(error):
                         log.exception("housekeeping: %s", getattr(duty, "__name__", duty))
             ticks += 1
             if ticks % 3600 == 0:
@@ -132,6 +174,7 @@ class Service:
     @property
     def _duties(self) -> tuple[Callable[[], object], ...]:
         return (
+            self.condition.look,
             self.models.refresh,
             self._expire,
             self._renew_prices,
@@ -147,6 +190,13 @@ class Service:
     def _renew_prices(self) -> None:
         for shift in self.read(lambda connection: pricing.due(connection, time.time())):
             pricing.renew(self.engine, self.writer, shift)
+
+
+def _refusing(error: DeccafError) -> Callable[[sa.Connection, float], Any]:
+    def change(connection: sa.Connection, at: float) -> Any:
+        raise error
+
+    return change
 
 
 def _once(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import ipaddress
 import os
@@ -12,30 +13,72 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import h11
 import sqlalchemy as sa
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from deccaf.errors import ConfigError
 from deccaf.service.core import Service
 from deccaf.service.imports import reading
 from deccaf.service.ledger import trail
-from deccaf.service.store import database
+from deccaf.service.store import database, scratch
 from deccaf.service.store.keys import Actor, any_keys, create_key
 from deccaf.service.web.app import create_app
 
 DATABASE_VARIABLE = "DECCAF_DATABASE"
+HEADER_SECONDS = 15.0
+WORKER_SECONDS = 120
+"""A process that says nothing for so long is replaced; on a busy machine a start takes a while."""
+
+
+class PatientProtocol(H11Protocol):
+    """HTTP whose clients have some seconds to say what they want: a silent connection is closed."""
+
+    _clock: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Somebody is there."""
+        super().connection_made(transport)
+        self._wind_up()
+
+    def data_received(self, data: bytes) -> None:
+        """Something came; the clock runs until the headers of a request are whole."""
+        super().data_received(data)
+        if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
+            self._wind_up()
+        else:
+            self._stop_clock()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """They are gone."""
+        self._stop_clock()
+        super().connection_lost(exc)
+
+    def _wind_up(self) -> None:
+        if self._clock is None:
+            self._clock = self.loop.call_later(HEADER_SECONDS, self.transport.close)
+
+    def _stop_clock(self) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+
+
 _QUIET: dict[str, Any] = {
+    "http": PatientProtocol,
     "log_level": "warning",
     "access_log": False,
     "server_header": False,
     "timeout_keep_alive": 75,
+    "timeout_worker_healthcheck": WORKER_SECONDS,
 }
 
 
 def initialise(url: str) -> str:
     """Make or migrate the tables and the first lead's key, whose secret is given back once."""
-    engine = database.connect(url)
+    engine = database.connect(url, statement_seconds=None)
     try:
         database.migrate(engine)
         if any_keys(engine):
@@ -50,6 +93,23 @@ def initialise(url: str) -> str:
         engine.dispose()
 
 
+def new_lead_key(url: str) -> str:
+    """One more lead's key, for whoever can reach the database itself; the trail says where it came from."""
+    check_place(url, "localhost", 1)
+    engine = database.connect(url)
+    try:
+        with database.writing(engine) as connection:
+            at = time.time()
+            made, secret = create_key(connection, "lead, made on the machine", "lead", None, at)
+            where = os.uname().nodename
+            trail.record(
+                connection, "key added", at, Actor(made), key=made, role="lead", by="--new-lead-key", on=where
+            )
+        return secret
+    finally:
+        engine.dispose()
+
+
 def serve(url: str, host: str, port: int, processes: int = 1) -> None:
     """Run until stopped; refuses to be reached from elsewhere while nobody has a key."""
     check_place(url, host, processes)
@@ -58,7 +118,8 @@ def serve(url: str, host: str, port: int, processes: int = 1) -> None:
         return
     os.environ[DATABASE_VARIABLE] = url
     name = "deccaf.service.run:from_environment"
-    uvicorn.run(name, factory=True, workers=processes, host=host, port=port, **_QUIET)
+    options = {**_QUIET, "log_level": "info"}  # a process that is replaced is worth a line
+    uvicorn.run(name, factory=True, workers=processes, host=host, port=port, **options)
 
 
 def listen(app: FastAPI, host: str, port: int) -> None:
@@ -89,7 +150,7 @@ def demo(url: str, trouble: bool = False) -> Iterator[tuple[FastAPI, str]]:
 
 def upgrade(url: str) -> None:
     """Bring the tables up to this version."""
-    engine = database.connect(url)
+    engine = database.connect(url, statement_seconds=None)
     try:
         database.migrate(engine)
     except sa.exc.OperationalError as error:
@@ -121,6 +182,7 @@ def check_place(url: str, host: str, processes: int) -> None:
 
 def build(url: str) -> FastAPI:
     """The application with its service, warm."""
+    scratch.sweep()
     service = Service(url)
     service.models.refresh()
     sys.setswitchinterval(0.001)  # whoever answers requests must not wait long for whoever scores cases

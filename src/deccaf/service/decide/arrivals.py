@@ -12,13 +12,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
 
 from deccaf.data.costs import MACHINE
+from deccaf.errors import DeccafError
 from deccaf.service.decide import registry
 from deccaf.service.decide.registry import Belief
 from deccaf.service.errors import conflict
@@ -44,6 +45,8 @@ class Incoming:
     says: str | None = None
     excluded: tuple[str, ...] = ()
     shift_id: int | None = None
+    refusal: Exception | None = None
+    """Why it cannot be taken in, unless the same request was answered before."""
     answer: Future[Answer] = field(default_factory=Future)
 
 
@@ -96,7 +99,7 @@ class Intake:
     def _route(self, group: list[Incoming], then: Callable[[], None] = lambda: None) -> None:
         """Score a group and have it written; everybody is answered from there."""
         try:
-            arrivals = self._scored(group)
+            group, arrivals = self._scored_or_refused(group)
             written = self._writer.submit(lambda connection: self._change(connection, group, arrivals))
         except Exception as error:
             then()
@@ -126,10 +129,19 @@ class Intake:
         for case in group:
             case.answer.set_exception(error)
 
+    def _scored_or_refused(self, group: list[Incoming]) -> tuple[list[Incoming], list[Arrival]]:
+        try:
+            return group, self._scored(group)
+        except DeccafError as error:
+            if len(group) > 1:
+                raise
+            refused = replace(group[0], refusal=error)
+            return [refused], self._scored([refused])
+
     def _scored(self, group: Sequence[Incoming]) -> list[Arrival]:
         """What is believed about each case: what the caller gave, or the active model."""
         model = self._registry.active
-        asked = [case for case in group if case.losses is None]
+        asked = [case for case in group if case.losses is None and case.refusal is None]
         believed: dict[int, Belief] = {}
         if model is not None and asked:
             experts = [name for name in self._makers(group[0].shift_id) if name != MACHINE]
@@ -149,12 +161,12 @@ class Intake:
     def _change(
         self, connection: sa.Connection, group: Sequence[Incoming], arrivals: Sequence[Arrival]
     ) -> list[Answer | Exception]:
+        before = earlier(connection, [case.call for case in group])
         at = time.time()
         shift = group[0].shift_id
         if shift is None:
             shift = shifts.current_shift(connection, at)
         at_desk = None if shift is None else desk.open_desk(connection, shift, at)
-        before = earlier(connection, [case.call for case in group])
         known = case_records.known_cases(connection, [case.case_id for case in group])
         new, twins, answers = _sort_out(group, before, known)
         fresh = [arrivals[place] for place in new]
@@ -193,7 +205,9 @@ def _sort_out(
             if twin != place:  # the same request again, before the first one was answered
                 twins[place] = twin
                 continue
-        if case.case_id in known:
+        if case.refusal is not None:
+            answers[place] = case.refusal
+        elif case.case_id in known:
             answers[place] = conflict("known-case", f"case {case.case_id!r} is in the ledger already")
         else:
             known.add(case.case_id)

@@ -55,6 +55,8 @@ class Draft:
     summary: dict[str, Any]
     """As the API gives it."""
     model_id: int | None
+    labelled: Bools
+    """Whether the truth of each case was known when it was drafted."""
     constraints: ConstraintsTable | None = None
     pace: Mapping[str, float] = field(default_factory=dict)
     """Cases an hour, by expert, as the model knows it."""
@@ -140,6 +142,7 @@ def pack(draft: Draft) -> bytes:
         "excluded": pa.array(draft.excluded),
         "lot": draft.lot,
         "propensity": draft.propensity,
+        "labelled": draft.labelled,
     }
     columns |= {f"loss {j}": scored.loss[:, j] for j in range(len(scored.makers))}
     if scored.objective is not scored.loss:
@@ -189,6 +192,7 @@ def unpack(payload: bytes, summary: dict[str, Any], model_id: int | None) -> Dra
         columns=_named(table.select(named)) if given is not None else None,
         opinions=_opinions(table, len(makers), more),
     )
+    no_labels = np.zeros(len(ids), np.bool_)  # drafts of earlier versions do not say
     return Draft(
         scored=scored,
         roster=pd.DataFrame(more["roster"]),
@@ -201,6 +205,7 @@ def unpack(payload: bytes, summary: dict[str, Any], model_id: int | None) -> Dra
         prices=np.array(more["prices"]),
         summary=summary,
         model_id=model_id,
+        labelled=table.column("labelled").to_numpy() if "labelled" in table.column_names else no_labels,
         constraints=None if given is None else ConstraintsTable.model_validate(given),
         pace=more.get("pace", {}),
         seed=more.get("seed", 0),

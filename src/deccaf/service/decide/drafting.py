@@ -27,7 +27,7 @@ from deccaf.service.decide.draft import Bools, Draft, Ints, allowed, only, roste
 from deccaf.service.decide.lottery import Lottery, draw_lottery, lottery_of, no_lottery
 from deccaf.service.decide.registry import Model
 from deccaf.service.errors import conflict, invalid, not_found
-from deccaf.service.ledger import shifts
+from deccaf.service.ledger import case_records, shifts
 from deccaf.service.store import tables as t
 
 MOST_CASES = 200_000
@@ -46,6 +46,8 @@ class Waiting:
     """maker, upper (what is left), lower (what is still owed)."""
     random_share: float
     """How much of it is given out by lot."""
+    labelled: list[bool]
+    """Whether the truth of each case is known already."""
 
 
 @dataclass(frozen=True)
@@ -60,20 +62,25 @@ class OtherPlan:
 
 
 def waiting_cases(connection: sa.Connection, shift_id: int, case_ids: Sequence[str] | None) -> Waiting:
-    """Everything a plan for a shift is made from."""
+    """Everything a plan for a shift is made from.
+
+    Cases whose truth is known need nobody's time: they are planned only if they are named.
+    """
     shift = shifts.read_shift(connection, shift_id)
     if shift.state != "open":
         raise conflict("shift-closed", f"shift {shift_id} is closed; open it, or plan for another")
     c = t.cases.c
-    query = sa.select(*c["case_id", "features", "given", "excluded"]).where(c.status == "waiting")
-    if case_ids is not None:
-        query = query.where(c.case_id.in_(list(case_ids)))
+    query = sa.select(*c["case_id", "features", "given", "excluded", "label"]).where(c.status == "waiting")
+    named = c.label.is_(None) if case_ids is None else c.case_id.in_(list(case_ids))
+    query = query.where(named)
     rows = connection.execute(query.order_by(c.id).limit(MOST_CASES)).all()
     if case_ids is not None and len(rows) < len(set(case_ids)):
         missing = sorted(set(case_ids) - {row.case_id for row in rows})
         raise conflict("not-waiting", f"{len(missing)} case(s) do not wait for a plan, first: {missing[0]!r}")
     if not rows:
-        raise conflict("nothing-waits", "no case waits for a plan")
+        known = case_records.waiting_count(connection)
+        why = f" ({known:,} wait whose label is known; name them in case_ids to plan them)" if known else ""
+        raise conflict("nothing-waits", f"no case waits for a plan{why}")
     return Waiting(
         shift_id=shift_id,
         case_ids=[row.case_id for row in rows],
@@ -82,6 +89,7 @@ def waiting_cases(connection: sa.Connection, shift_id: int, case_ids: Sequence[s
         excluded=[row.excluded for row in rows],
         roster=_roster(connection, shift_id),
         random_share=float(shift.random_share),
+        labelled=[row.label is not None for row in rows],
     )
 
 
@@ -114,6 +122,7 @@ def make_draft(waiting: Waiting, model: Model | None, constraints: ConstraintsTa
         prices=solved.prices,
         summary=_summary(plan, scored, may, lottery.maker),
         model_id=model.id if model else None,
+        labelled=np.array(waiting.labelled),
         **options,
     )
 
@@ -176,7 +185,7 @@ def _roster(connection: sa.Connection, shift_id: int) -> pd.DataFrame:
         (
             seat.maker,
             UNLIMITED if seat.room is None else seat.room,
-            0 if seat.absent else max(seat.lower - seat.used, 0),
+            0 if seat.away else max(seat.lower - seat.used, 0),
         )
         for seat in shifts.read_roster(connection, shift_id)
     ]

@@ -13,13 +13,14 @@ import sqlalchemy as sa
 
 from deccaf.service.decide.draft import Draft, pack, unpack
 from deccaf.service.errors import conflict, not_found
-from deccaf.service.ledger import assignments, desk, trail
+from deccaf.service.ledger import assignments, case_records, desk, shifts, trail
 from deccaf.service.ledger.assignments import NewAssignment, numbers
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
 from deccaf.service.store.listing import Cut, Page, read_page
 
 _CHUNK = 5_000
+_SHOWN = 100
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def open_draft(connection: sa.Connection, plan_id: int) -> Draft:
 
 
 def commit(connection: sa.Connection, plan_id: int, actor: Actor, at: float) -> PlanRecord:
-    """Turn a draft into assignments: verified, in one transaction, and refused if the world moved on."""
+    """Turn a draft into assignments: verified against the ledger as it is now, whole or not at all."""
     plan = read_plan(connection, plan_id)
     at_desk = desk.open_desk(connection, plan.shift_id, at)
     _leave_draft(connection, plan_id, state="committed", committed_at=at)
@@ -92,6 +93,7 @@ def commit(connection: sa.Connection, plan_id: int, actor: Actor, at: float) -> 
         raise conflict("shift-closed", f"shift {plan.shift_id} is closed")
     draft = open_draft(connection, plan_id)
     draft.verify()
+    _check_now(connection, plan.shift_id, draft)
     makers = draft.scored.makers
     loads = {makers[j]: int(n) for j, n in enumerate(draft.loads) if n}
     desk.take(connection, plan.shift_id, loads)
@@ -102,6 +104,55 @@ def commit(connection: sa.Connection, plan_id: int, actor: Actor, at: float) -> 
     _settle(connection, plan_id, len(draft.maker), actor, at)
     connection.execute(sa.update(t.plans).where(t.plans.c.id == plan_id).values(payload=None))
     return read_plan(connection, plan_id)
+
+
+def _check_now(connection: sa.Connection, shift_id: int, draft: Draft) -> None:
+    """Refuse a draft that no longer fits, and say what changed: cases and people, the first hundred of them.
+
+    Nothing of it is planned anew behind the lead's back: they saw another plan.
+    """
+    changed = [*_moved_cases(connection, draft), *_lost_room(connection, shift_id, draft)]
+    if changed:
+        first = changed[0]
+        what = f"case {first['case_id']!r}" if "case_id" in first else first["maker"]
+        more = f" (and {len(changed) - 1:,} more)" if len(changed) > 1 else ""
+        raise conflict(
+            "plan-stale",
+            f"this changed since the plan was drafted: {what} {first['why']}{more}; draft again",
+            changed=changed[:_SHOWN],
+        )
+
+
+def _moved_cases(connection: sa.Connection, draft: Draft) -> Iterator[dict[str, str]]:
+    """Cases that cannot go where the draft says; all are locked, so that this stays so."""
+    now = case_records.lock(connection, [str(case) for case in draft.scored.ids])
+    makers = draft.scored.makers
+    for case, j, labelled in zip(
+        draft.scored.ids, draft.maker.tolist(), draft.labelled.tolist(), strict=True
+    ):
+        standing, maker = now[case], makers[j]
+        why = None
+        if standing.status != "waiting":
+            why = f"no longer waits, it is {standing.status}"
+        elif standing.excluded != "[]" and maker in json.loads(standing.excluded):
+            why = f"may not go to {maker} any more, who gave it back or lost it"
+        elif standing.is_labelled and not labelled:
+            why = "has a label now, nobody needs to decide it"
+        if why is not None:
+            yield {"case_id": str(case), "maker": maker, "why": why}
+
+
+def _lost_room(connection: sa.Connection, shift_id: int, draft: Draft) -> Iterator[dict[str, str]]:
+    """Makers who cannot take what the draft gives them."""
+    seats = {seat.maker: seat for seat in shifts.read_roster(connection, shift_id)}
+    for maker, cases in zip(draft.scored.makers, draft.loads.tolist(), strict=True):
+        seat = seats.get(maker)
+        room = 0 if seat is None else seat.room
+        if cases and room is not None and cases > room:
+            why = f"has room for {room} of {cases} case(s)"
+            if seat is not None and seat.away:
+                why = "is absent" if seat.active else "is out of use"
+            yield {"maker": maker, "why": why}
 
 
 def discard(connection: sa.Connection, plan_id: int, actor: Actor, at: float) -> PlanRecord:

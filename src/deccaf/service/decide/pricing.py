@@ -21,7 +21,8 @@ SAMPLE = 600
 FEWEST = 30
 """With fewer cases on record prices stay as they are: they would say little."""
 RENEW_SECONDS = 5.0
-RENEW_CASES = 20
+MOVED = 0.001
+"""Prices are written anew when one has moved by this share of the largest."""
 
 Floats = NDArray[np.float64]
 
@@ -36,44 +37,57 @@ class Outlook:
     left: float
 
 
+@dataclass(frozen=True, eq=False)
+class NewPrices:
+    """Prices that are not in force yet, and the desk that they were reckoned for."""
+
+    at_desk: Desk
+    prices: Floats
+
+
 def due(connection: sa.Connection, at: float) -> list[int]:
-    """Open shifts whose prices are old enough, with enough cases since."""
+    """Open shifts that run now, and whose prices are old enough."""
     c = t.shifts.c
-    query = sa.select(*c["id", "pricing_id"]).where(
+    query = sa.select(c.id).where(
         c.state == "open",
         c.starts_at <= at,
         c.ends_at > at,
         sa.or_(c.priced_at.is_(None), c.priced_at < at - RENEW_SECONDS),
     )
-    found = []
-    for shift in connection.execute(query).all():
-        since = (
-            sa.select(sa.func.count())
-            .select_from(t.assignments)
-            .where(t.assignments.c.pricing_id == shift.pricing_id)
-        )
-        if connection.execute(since).scalar_one() >= RENEW_CASES:
-            found.append(int(shift.id))
-    return found
+    return [int(shift) for shift in connection.execute(query).scalars()]
 
 
 def renew(engine: sa.Engine, writer: Writer, shift_id: int) -> bool:
-    """Price a shift anew: read, solve without holding anything up, then write; False: too little is known."""
+    """Price a shift anew; False: too little is known, or somebody was quicker."""
     at = time.time()
+    new = reckon(engine, shift_id, at)
+    # in turn with all other changes: two who write at once wait long
+    return new is not None and writer.submit(lambda connection: put_in_force(connection, new, at)).result()
+
+
+def reckon(engine: sa.Engine, shift_id: int, at: float) -> NewPrices | None:
+    """New prices for a shift, reckoned without holding anything up; None: too little is known."""
     with database.reading(engine, snapshot=False) as connection:
         outlook = read_outlook(connection, shift_id, at)
     if len(outlook.sample) < FEWEST:
+        return None
+    return NewPrices(outlook.at_desk, bid_prices(outlook))
+
+
+def put_in_force(connection: sa.Connection, new: NewPrices, at: float) -> bool:
+    """Write new prices down, unless the roster or the prices changed meanwhile.
+
+    Prices that are as they were are only said to be fresh: a quiet night fills no table.
+    """
+    now = desk.open_desk(connection, new.at_desk.shift_id, at)
+    if now.makers != new.at_desk.makers or now.pricing_id != new.at_desk.pricing_id:
         return False
-    prices = bid_prices(outlook).tolist()
-
-    def change(connection: sa.Connection) -> bool:
-        now = desk.open_desk(connection, shift_id, at)
-        if now.makers != outlook.at_desk.makers or now.pricing_id != outlook.at_desk.pricing_id:
-            return False  # somebody was quicker
-        desk.write_prices(connection, shift_id, now.makers, prices, "renewed", None, at)
-        return True
-
-    return writer.submit(change).result()  # in turn with all other changes: two who write at once wait long
+    largest = max(float(np.abs(new.prices).max()), float(np.abs(now.prices).max()))
+    if float(np.abs(new.prices - now.prices).max()) > MOVED * largest:
+        desk.write_prices(connection, now.shift_id, now.makers, new.prices, "renewed", None, at)
+    else:
+        desk.confirm_prices(connection, now.shift_id, at)
+    return True
 
 
 def read_outlook(connection: sa.Connection, shift_id: int, at: float) -> Outlook:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -20,6 +18,7 @@ from deccaf.estimator import DeCCaF
 from deccaf.planning.scored import Scored
 from deccaf.service.ledger import versions
 from deccaf.service.store import database
+from deccaf.service.store.scratch import scratch_folder
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +92,8 @@ class Registry:
 
 def load(content: bytes) -> DeCCaF:
     """A model from the bytes of its file; checked before anything of it is used."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "uploaded.deccaf"
+    with scratch_folder() as folder:
+        path = folder / "uploaded.deccaf"
         path.write_bytes(content)
         return DeCCaF.load(path)
 

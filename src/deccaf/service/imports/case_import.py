@@ -1,11 +1,15 @@
-"""Files of cases: checked row by row, so that a lead sees what is wrong where, and entered whole."""
+"""Files of cases: checked row by row, so that a lead sees what is wrong where, and entered whole.
+
+`read_cases` has a file read and checked where it can do no harm; what it gives is checked and bounded.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +19,7 @@ import sqlalchemy as sa
 from deccaf.errors import DataError
 from deccaf.service.decide.registry import Model
 from deccaf.service.errors import invalid, not_found
+from deccaf.service.imports import reading
 from deccaf.service.ledger import case_records
 from deccaf.service.ledger.case_records import Arrival
 from deccaf.service.store import tables as t
@@ -23,6 +28,8 @@ from deccaf.service.store.keys import Actor
 from deccaf.service.store.listing import Cut, Page, from_json, read_page
 
 SHOWN_ERRORS = 100
+SHOWN_ROWS = 5
+_LONGEST_SHOWN = 200
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,24 @@ class Import:
 
 
 @dataclass(frozen=True)
+class Expected:
+    """What the model in force asks of a file."""
+
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    """By feature: "number" or "category"."""
+    costs: tuple[str, ...] = ()
+    """Columns that say what errors on a case cost."""
+
+    @classmethod
+    def of(cls, model: Model | None) -> Expected:
+        """Nothing without a model."""
+        if model is None:
+            return cls()
+        kinds = {feature.name: feature.kind for feature in model.system.schema_.features}
+        return cls(kinds, tuple(model.system.costs_.columns))
+
+
+@dataclass(frozen=True)
 class Checked:
     """A file that was checked: the rows that can be entered, and what is wrong with the others."""
 
@@ -60,9 +85,13 @@ class Checked:
     places: list[int]
     """The row of each arrival."""
     errors: list[RowError]
+    """The first of them."""
+    error_count: int
     rows: int
     rejected: int
     columns: list[str]
+    head: list[dict[str, Any]] = field(default_factory=list)
+    """The first rows, shortened."""
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -71,38 +100,82 @@ class Checked:
             "accepted": len(self.arrivals),
             "rejected": self.rejected,
             "columns": self.columns,
-            "errors": [error.to_dict() for error in self.errors[:SHOWN_ERRORS]],
-            "more_errors": max(len(self.errors) - SHOWN_ERRORS, 0),
+            "errors": [error.to_dict() for error in self.errors],
+            "more_errors": self.error_count - len(self.errors),
         }
 
+    def facts(self) -> dict[str, Any]:
+        """Everything but the rows, for JSON."""
+        plain = {name: getattr(self, name) for name in ("error_count", "rows", "rejected", "columns", "head")}
+        return {**plain, "errors": [asdict(error) for error in self.errors]}
 
-def check_frame(frame: pd.DataFrame, model: Model | None) -> Checked:
+    @classmethod
+    def of(cls, facts: dict[str, Any], rows: Iterable[tuple[int, str, str]]) -> Checked:
+        """From its facts and its rows: place, case and features."""
+        places, arrivals = [], []
+        for place, case_id, features in rows:
+            places.append(place)
+            arrivals.append(Arrival(case_id, features))
+        errors = [RowError(**error) for error in facts.pop("errors")]
+        return cls(arrivals=arrivals, places=places, errors=errors, **facts)
+
+
+def read_cases(path: Path, out: Path, size: tuple[int, int], model: Model | None, *, look: bool) -> Checked:
+    """Read and check a file of cases with at most `size` rows and columns; `out` is a file to work with.
+
+    Just to have a `look`, features are not handed over.
+    """
+    facts = reading.confined(_read_cases, path, out, size, Expected.of(model), look)
+    return Checked.of(facts, reading.read_rows(out))
+
+
+def _read_cases(
+    path: Path, out: Path, size: tuple[int, int], expected: Expected, look: bool
+) -> dict[str, Any]:
+    checked = check_frame(reading.read_table(path, *size), expected)
+    together = zip(checked.places, checked.arrivals, strict=True)
+    reading.write_rows(out, ((k, a.case_id, "" if look else a.features) for k, a in together))
+    return checked.facts()
+
+
+def check_frame(frame: pd.DataFrame, expected: Expected) -> Checked:
     """Check every row; the frame itself must have a `case_id` column, and the model's features."""
     if "case_id" not in frame:
         raise invalid("no-case-column", "the file has no column 'case_id'; name the column of ids so")
     frame = frame.reset_index(drop=True)
-    if model is not None:
-        missing = [name for name in model.system.schema_.names if name not in frame]
-        if missing:
-            raise invalid(
-                "missing-columns",
-                f"column {missing[0]!r}: missing ({len(missing)} of the model's features are)",
-                columns=missing[:SHOWN_ERRORS],
-            )
+    missing = [name for name in expected.kinds if name not in frame]
+    if missing:
+        raise invalid(
+            "missing-columns",
+            f"column {missing[0]!r}: missing ({len(missing)} of the model's features are)",
+            columns=missing[:SHOWN_ERRORS],
+        )
     ids = frame["case_id"].map(_id_text)
     errors = _id_errors(ids)
     errors += [
-        error for name in frame if name != "case_id" for error in _value_errors(frame[name], ids, model)
+        error for name in frame if name != "case_id" for error in _value_errors(frame[name], ids, expected)
     ]
-    errors.sort(key=lambda error: error.row)
     bad = {error.row - 1 for error in errors}
     good = [row for row in range(len(frame)) if row not in bad]
     features = frame.drop(columns="case_id")
     arrivals = [
         Arrival(case, text) for case, text in zip(ids.iloc[good], _as_json(features.iloc[good]), strict=True)
     ]
-    places = [row + 1 for row in good]
-    return Checked(arrivals, places, errors, len(frame), len(bad), [str(name) for name in features])
+    return Checked(
+        arrivals=arrivals,
+        places=[row + 1 for row in good],
+        errors=first_errors(errors),
+        error_count=len(errors),
+        rows=len(frame),
+        rejected=len(bad),
+        columns=[str(name) for name in features],
+        head=head_of(frame),
+    )
+
+
+def first_errors(errors: Iterable[RowError]) -> list[RowError]:
+    """Those that are shown: of the first rows."""
+    return sorted(errors, key=lambda error: error.row)[:SHOWN_ERRORS]
 
 
 def without_known(connection: sa.Connection, checked: Checked) -> Checked:
@@ -117,13 +190,13 @@ def without_known(connection: sa.Connection, checked: Checked) -> Checked:
         if arrival.case_id in known
     ]
     kept = [(row, arrival) for row, arrival in pairs if arrival.case_id not in known]
-    return Checked(
+    return replace(
+        checked,
         arrivals=[arrival for _, arrival in kept],
         places=[row for row, _ in kept],
-        errors=sorted([*checked.errors, *again], key=lambda error: error.row),
-        rows=checked.rows,
+        errors=first_errors([*checked.errors, *again]),
+        error_count=checked.error_count + len(again),
         rejected=checked.rejected + len(again),
-        columns=checked.columns,
     )
 
 
@@ -138,7 +211,7 @@ def enter(connection: sa.Connection, checked: Checked, filename: str, actor: Act
             rows=checked.rows,
             accepted=len(checked.arrivals),
             rejected=checked.rejected,
-            errors=json.dumps([error.to_dict() for error in checked.errors[:SHOWN_ERRORS]]),
+            errors=json.dumps([error.to_dict() for error in checked.errors]),
         )
         .returning(t.imports.c.id)
     ).scalar_one()
@@ -186,9 +259,8 @@ def _id_errors(ids: pd.Series) -> list[RowError]:
     return errors
 
 
-def _value_errors(values: pd.Series, ids: pd.Series, model: Model | None) -> list[RowError]:
+def _value_errors(values: pd.Series, ids: pd.Series, expected: Expected) -> list[RowError]:
     name = str(values.name)
-    kinds = {} if model is None else {f.name: f.kind for f in model.system.schema_.features}
     bad: dict[int, str] = {}
     if pd.api.types.is_float_dtype(values.dtype):
         bad = dict.fromkeys(np.flatnonzero(np.isinf(values.to_numpy(np.float64))).tolist(), "is infinite")
@@ -196,15 +268,33 @@ def _value_errors(values: pd.Series, ids: pd.Series, model: Model | None) -> lis
         text = values.astype("str")
         long = (text.str.len() > LONGEST_TEXT).fillna(False).to_numpy(bool)
         bad = dict.fromkeys(np.flatnonzero(long).tolist(), f"is longer than {LONGEST_TEXT:,} characters")
-        if kinds.get(name) == "number":
+        if expected.kinds.get(name) == "number":
             wrong = pd.to_numeric(text, errors="coerce").isna() & values.notna()
             bad |= {
                 k: f"{values.iloc[k]!r:.60} is no number" for k in np.flatnonzero(wrong.to_numpy()).tolist()
             }
-    if model is not None and name in model.system.costs_.columns:
+    if name in expected.costs:
         number = pd.to_numeric(values, errors="coerce").to_numpy(np.float64, na_value=np.nan)
         bad |= dict.fromkeys(np.flatnonzero(~(number >= 0)).tolist(), "must be a cost from 0 on")
-    return [RowError(row + 1, ids.iloc[row], name, message) for row, message in bad.items()]
+    return [RowError(row + 1, shortened(ids.iloc[row]), name, message) for row, message in bad.items()]
+
+
+def shortened(value: Any) -> Any:
+    """A value as it is shown: text of a few words at most, None where it is missing."""
+    if value is None or value is pd.NA or value is pd.NaT or value != value:  # NaN is not itself
+        return None
+    if isinstance(value, bool | int | float):
+        return value
+    return value.item() if isinstance(value, np.number) else str(value)[:_LONGEST_SHOWN]
+
+
+def head_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The first rows, as they are shown."""
+    rows = frame.head(SHOWN_ROWS)
+    return [
+        {str(name): shortened(value) for name, value in zip(rows, row, strict=True)}
+        for row in rows.itertuples(index=False, name=None)
+    ]
 
 
 def _as_json(frame: pd.DataFrame) -> Sequence[str]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,12 +19,12 @@ from deccaf.data.costs import MACHINE
 from deccaf.data.times import parse_times
 from deccaf.errors import DataError
 from deccaf.service.errors import invalid
-from deccaf.service.imports import case_import
-from deccaf.service.imports.case_import import Checked, RowError
+from deccaf.service.imports import case_import, reading
+from deccaf.service.imports.case_import import Checked, Expected, RowError, shortened
 from deccaf.service.ledger import assignments, labels, people, shifts
 from deccaf.service.ledger.assignments import NewAssignment, numbers
 from deccaf.service.store import tables as t
-from deccaf.service.store.fields import MAKER
+from deccaf.service.store.fields import LONGEST_CLASS, MAKER
 from deccaf.service.store.keys import Actor
 
 TEAM = "team"
@@ -43,6 +44,31 @@ class Past:
     """Rank in time: by the column `time` where there is one, else by the order of the file."""
 
 
+def read_past(path: Path, out: Path, size: tuple[int, int], *, look: bool) -> Past:
+    """Read and check a file of history, as `case_import.read_cases` does a file of cases."""
+    facts = reading.confined(_read_past, path, out, size, look)
+    rows = list(reading.read_rows(out))
+    return Past(
+        Checked.of(facts, ((place, case, features) for place, case, features, *_ in rows)),
+        *([row[k] for row in rows] for k in range(3, 7)),
+    )
+
+
+def _read_past(path: Path, out: Path, size: tuple[int, int], look: bool) -> dict[str, Any]:
+    past = check_past(reading.read_table(path, *size))
+    together = zip(
+        past.checked.places,
+        past.checked.arrivals,
+        past.labels,
+        past.experts,
+        past.decisions,
+        past.ages,
+        strict=True,
+    )
+    reading.write_rows(out, ((k, a.case_id, "" if look else a.features, *rest) for k, a, *rest in together))
+    return past.checked.facts()
+
+
 def check_past(frame: pd.DataFrame) -> Past:
     """Check every row; the columns `label`, `expert_id` and `decision` are kept apart from the features."""
     missing = [name for name in NEEDED if name not in frame]
@@ -50,20 +76,21 @@ def check_past(frame: pd.DataFrame) -> Past:
         raise invalid("missing-columns", f"column {missing[0]!r}: missing; a history has {', '.join(NEEDED)}")
     frame = frame.reset_index(drop=True)
     features = frame.drop(columns=["label", "expert_id", "decision", "time"], errors="ignore")
-    checked = case_import.check_frame(features, None)
-    errors = [*checked.errors, *_errors(frame)]
-    bad = {error.row for error in errors}
+    checked = case_import.check_frame(features, Expected())
+    more = _errors(frame)
+    bad = {error.row for error in more}
     keep = [k for k, place in enumerate(checked.places) if place not in bad]
     rows = [checked.places[k] - 1 for k in keep]
     part = frame.iloc[rows]
     return Past(
-        Checked(
+        replace(
+            checked,
             arrivals=[checked.arrivals[k] for k in keep],
             places=[checked.places[k] for k in keep],
-            errors=sorted(errors, key=lambda error: error.row),
-            rows=len(frame),
-            rejected=len(bad),
-            columns=checked.columns,
+            errors=case_import.first_errors([*checked.errors, *more]),
+            error_count=checked.error_count + len(more),
+            rejected=len(frame) - len(keep),
+            head=case_import.head_of(frame),
         ),
         [_as_class(value) for value in part["label"]],
         [str(value) for value in part["expert_id"]],
@@ -133,11 +160,16 @@ def _errors(frame: pd.DataFrame) -> list[RowError]:
     ids = frame["case_id"].astype("str")
     for name in ("label", "decision", "expert_id"):
         for row in np.flatnonzero(frame[name].isna().to_numpy()).tolist():
-            errors.append(RowError(row + 1, ids.iloc[row], name, "is empty"))
+            errors.append(RowError(row + 1, shortened(ids.iloc[row]), name, "is empty"))
+        if name != "expert_id" and not pd.api.types.is_numeric_dtype(frame[name].dtype):
+            long = frame[name].astype("str").str.len() > LONGEST_CLASS
+            for row in np.flatnonzero(long.fillna(False).to_numpy(bool)).tolist():
+                message = f"is longer than {LONGEST_CLASS} characters"
+                errors.append(RowError(row + 1, shortened(ids.iloc[row]), name, message))
     odd = frame["expert_id"].notna() & ~frame["expert_id"].astype("str").str.fullmatch(MAKER.strip("^$"))
     odd |= frame["expert_id"].astype("str") == MACHINE
     for row in np.flatnonzero(odd.fillna(False).to_numpy(bool)).tolist():
-        errors.append(RowError(row + 1, ids.iloc[row], "expert_id", "is no name for a person"))
+        errors.append(RowError(row + 1, shortened(ids.iloc[row]), "expert_id", "is no name for a person"))
     return errors
 
 

@@ -1,7 +1,7 @@
 """Jobs as rows that some process picks up, and another one if that process dies.
 
-A running job shows by a heartbeat that it lives; one whose heartbeat stopped is taken up again, a few
-times at most.
+A running job shows by a heartbeat that it lives; one whose heartbeat stopped for long is taken up again, a
+few times at most. Whoever has lost a job so can no longer end it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from deccaf.service.store import tables as t
 from deccaf.service.store.listing import Cut, Page, from_json, read_page
 
 HEARTBEAT_SECONDS = 2.0
-DEAD_SECONDS = 15.0
+DEAD_SECONDS = 120.0
+"""A job whose process was not heard of for so long is taken up again: a busy machine can be slow."""
 MOST_ATTEMPTS = 3
 OPEN = ("queued", "running")
 
@@ -60,10 +61,17 @@ def enqueue(
     return int(made)
 
 
-def take(connection: sa.Connection, worker: str, at: float) -> int | None:
-    """Take over the oldest job that waits or whose process died; None: there is none."""
+def take(
+    connection: sa.Connection, worker: str, at: float, gone: Callable[[str], bool] = lambda worker: False
+) -> int | None:
+    """Take over the oldest job that waits or whose process died; None: there is none.
+
+    `gone` says of a worker whether it is known to have ended.
+    """
     c = t.jobs.c
-    dead = sa.and_(c.state == "running", c.heartbeat_at < at - DEAD_SECONDS)
+    running = connection.execute(sa.select(*c["id", "worker"]).where(c.state == "running")).all()
+    ended = [row.id for row in running if gone(row.worker)]
+    dead = sa.and_(c.state == "running", sa.or_(c.heartbeat_at < at - DEAD_SECONDS, c.id.in_(ended)))
     query = (
         sa.select(*c["id", "attempts", "state"])
         .where(sa.or_(c.state == "queued", dead))
@@ -74,7 +82,7 @@ def take(connection: sa.Connection, worker: str, at: float) -> int | None:
     if row is None:
         return None
     if row.attempts >= MOST_ATTEMPTS:
-        finish(connection, row.id, "failed", {"error": f"gave up after {row.attempts} attempts"}, at)
+        _end(connection, row.id, "failed", {"error": f"gave up after {row.attempts} attempts"}, at)
         return None
     connection.execute(
         sa.update(t.jobs)
@@ -85,7 +93,7 @@ def take(connection: sa.Connection, worker: str, at: float) -> int | None:
 
 
 def beat(connection: sa.Connection, job_id: int, worker: str, at: float) -> bool:
-    """Say that a job lives; False: somebody else has it now."""
+    """Say that a job lives, and hold it until the transaction ends; False: somebody else has it now."""
     c = t.jobs.c
     done = connection.execute(
         sa.update(t.jobs)
@@ -95,8 +103,30 @@ def beat(connection: sa.Connection, job_id: int, worker: str, at: float) -> bool
     return done.rowcount == 1
 
 
-def finish(connection: sa.Connection, job_id: int, state: str, result: dict[str, Any], at: float) -> None:
-    """Write down how a job ended."""
+def start(connection: sa.Connection, job_id: int, worker: str, process: str, at: float) -> bool:
+    """A worker's process has begun, and has the job from now on; False: somebody else has it."""
+    if not beat(connection, job_id, worker, at):
+        return False
+    connection.execute(sa.update(t.jobs).where(t.jobs.c.id == job_id).values(worker=process))
+    return True
+
+
+def finish(
+    connection: sa.Connection,
+    job_id: int,
+    worker: str,
+    state: str,
+    work: Callable[[], dict[str, Any]],
+    at: float,
+) -> bool:
+    """Write down how a job ended, with what `work` gives; False: somebody else has it, nothing is done."""
+    if not beat(connection, job_id, worker, at):
+        return False
+    _end(connection, job_id, state, work(), at)
+    return True
+
+
+def _end(connection: sa.Connection, job_id: int, state: str, result: dict[str, Any], at: float) -> None:
     connection.execute(
         sa.update(t.jobs)
         .where(t.jobs.c.id == job_id)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,6 +14,7 @@ from deccaf.service.jobs.records import Finish, Job
 from deccaf.service.ledger import versions
 from deccaf.service.store import database
 from deccaf.service.store.keys import Actor
+from deccaf.service.store.scratch import scratch_folder
 
 
 def work(engine: sa.Engine, job: Job) -> Finish:
@@ -28,12 +27,18 @@ def work(engine: sa.Engine, job: Job) -> Finish:
     digest, who = hashlib.sha256(content).hexdigest(), Actor(job.key_id)
 
     def finish(connection: sa.Connection, at: float) -> dict[str, Any]:
-        made = versions.add_version(
-            connection, job.params["name"], "refit", digest, content, model.training_, who, at
-        )
-        if job.params["activate"]:
-            versions.put_in_force(connection, made.id, who, at)
-        return {"model": made.id, **model.training_, "notes": notes}
+        known = versions.find_version(connection, digest)
+        if known is None:
+            made = versions.add_version(
+                connection, job.params["name"], "refit", digest, content, model.training_, who, at
+            )
+            number = made.id
+        else:
+            number = known
+            notes.append(f"nothing new to learn from: this is model {known} again")
+        if job.params["activate"] and versions.active_id(connection) != number:
+            versions.put_in_force(connection, number, who, at)
+        return {"model": number, **model.training_, "new": known is None, "notes": notes}
 
     return finish
 
@@ -45,7 +50,7 @@ def fit(lesson: Lesson, note: Callable[[str], None]) -> DeCCaF:
 
 def file_bytes(model: DeCCaF) -> bytes:
     """The model as a file has it."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "refit.deccaf"
+    with scratch_folder() as folder:
+        path = folder / "refit.deccaf"
         model.save(path)
         return path.read_bytes()

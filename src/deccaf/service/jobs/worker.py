@@ -10,6 +10,7 @@ import time
 import sqlalchemy as sa
 
 from deccaf.service.jobs import records
+from deccaf.service.jobs.process import is_gone, process_name
 from deccaf.service.store import database
 
 
@@ -18,7 +19,7 @@ class Worker:
 
     def __init__(self, engine: sa.Engine, url: str) -> None:
         self._engine, self._url = engine, url
-        self._name = f"{os.uname().nodename}:{os.getpid()}:{time.time():.0f}"
+        self._name = process_name()
         self._process: subprocess.Popen[bytes] | None = None
 
     def start_next(self) -> None:
@@ -32,7 +33,7 @@ class Worker:
             if records.open_job(connection) is None:
                 return
         with database.writing(self._engine) as connection:
-            job = records.take(connection, self._name, at)
+            job = records.take(connection, self._name, at, is_gone)
         if job is not None:
             command = [sys.executable, "-m", "deccaf.service.jobs.process", str(job), self._name]
             # the address is not an argument: it may hold a password

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -19,6 +19,11 @@ from deccaf.service.store.listing import Cut, Page, from_json, read_page
 
 _AT_ONCE = 500
 _KNOWN = sa.select(t.cases.c.case_id).where(t.cases.c.case_id.in_(sa.bindparam("ids", expanding=True)))
+_LOCKED_AT_ONCE = 5_000
+_STANDING = sa.select(
+    *t.cases.c["case_id", "status", "excluded"], t.cases.c.label.is_not(None).label("is_labelled")
+).where(t.cases.c.case_id.in_(sa.bindparam("ids", expanding=True)))
+_LOCK = _STANDING.order_by(t.cases.c.case_id.collate("C")).with_for_update(key_share=True)
 _ADD = sa.insert(t.cases)
 _BRIEF = sa.select(*t.cases.c["id", "case_id", "status", "arrived_at", "label"])
 
@@ -95,6 +100,29 @@ def known_cases(connection: sa.Connection, case_ids: Sequence[str]) -> set[str]:
     for start in range(0, len(case_ids), _AT_ONCE):
         part = list(case_ids[start : start + _AT_ONCE])
         found.update(connection.execute(_KNOWN, {"ids": part}).scalars())
+    return found
+
+
+class Standing(NamedTuple):
+    """How a case stands at this moment."""
+
+    status: str
+    excluded: str
+    """As JSON."""
+    is_labelled: bool
+
+
+def lock(connection: sa.Connection, case_ids: Iterable[str]) -> dict[str, Standing]:
+    """How cases stand; nobody else changes them until the transaction ends.
+
+    Everybody who locks several takes them in the same order, so that no two wait for each other in a circle.
+    """
+    found: dict[str, Standing] = {}
+    wanted = sorted(case_ids)  # the order of the collation "C"
+    query = _LOCK if connection.dialect.name == "postgresql" else _STANDING  # SQLite has one writer at a time
+    for start in range(0, len(wanted), _LOCKED_AT_ONCE):
+        rows = connection.execute(query, {"ids": wanted[start : start + _LOCKED_AT_ONCE]})
+        found |= {row.case_id: Standing(row.status, row.excluded, row.is_labelled) for row in rows}
     return found
 
 

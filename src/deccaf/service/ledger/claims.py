@@ -11,13 +11,14 @@ import numpy as np
 import sqlalchemy as sa
 
 from deccaf.service.errors import RefusedError, conflict, not_found
-from deccaf.service.ledger import assignments, case_records, desk, shifts, trail
+from deccaf.service.ledger import assignments, case_records, desk, people, shifts, trail
 from deccaf.service.ledger.placing import Placed, ToPlace, place_waiting
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
 from deccaf.service.store.listing import from_json
 
-_UNDECIDED = ("assigned", "claimed")
+UNDECIDED = ("assigned", "claimed")
+"""States of an assignment that somebody has still to decide."""
 
 
 class Claim(NamedTuple):
@@ -55,6 +56,8 @@ class QueueLength:
     cases: int | None
     oldest: float | None
     """When the oldest of these cases was given to them."""
+    active: bool
+    """False: out of use."""
 
 
 @dataclass(frozen=True)
@@ -76,20 +79,25 @@ class WorkDay:
 def claim_next(
     connection: sa.Connection, maker: str, actor: Actor, at: float, seconds: float
 ) -> Claim | None:
-    """The reviewer's open claim, or else the oldest case assigned to them, now claimed; None: nothing."""
+    """The reviewer's open claim, or else the oldest case assigned to them, now claimed; None: nothing.
+
+    One person's claims take turns, so that two tabs get the same case. A case that somebody is just changing
+    is waited for, not passed over: what comes of it decides whether it is still theirs.
+    """
+    people.take_turn(connection, maker)
     c = t.assignments.c
-    mine = sa.select(*c["id", "case_id"]).where(c.maker == maker).order_by(c.id).limit(1)
+    mine = sa.select(*c["id", "case_id", "state"]).where(c.maker == maker).order_by(c.id).limit(1)
+    mine = mine.with_for_update(key_share=True)
     row = connection.execute(mine.where(c.state == "claimed", c.claimed_until > at)).one_or_none()
     if row is None:
-        waiting = mine.where(c.state == "assigned").with_for_update(skip_locked=True)
-        row = connection.execute(waiting).one_or_none()
+        row = connection.execute(mine.where(c.state == "assigned")).one_or_none()
         if row is None:
             return None
         trail.record(connection, "claimed", at, actor, row.case_id, None, maker)
     until = at + seconds
     connection.execute(
         sa.update(t.assignments)
-        .where(c.id == row.id, c.state.in_(_UNDECIDED))
+        .where(c.id == row.id)
         .values(state="claimed", claimed_until=until, changed_at=at)
     )
     return Claim(row.case_id, until)
@@ -108,7 +116,7 @@ def decide(
     c = t.assignments.c
     done = connection.execute(
         sa.update(t.assignments)
-        .where(c.case_id == case_id, c.maker == maker, c.state.in_(_UNDECIDED))
+        .where(c.case_id == case_id, c.maker == maker, c.state.in_(UNDECIDED))
         .values(state="decided", changed_at=at, claimed_until=None)
     )
     if done.rowcount != 1:
@@ -132,17 +140,17 @@ def hand_back(
 ) -> Placed | None:
     """Take a case from somebody and give it to the next best; None where it has to wait."""
     live = assignments.live_of(connection, case_id)
-    if live is None or live.maker != maker or live.state not in _UNDECIDED:
+    if live is None or live.maker != maker or live.state not in UNDECIDED:
         raise _not_theirs(connection, case_id, maker)
     at_desk = desk.open_desk(connection, live.shift_id, at)
     c = t.assignments.c
     done = connection.execute(
         sa.update(t.assignments)
-        .where(c.id == live.id, c.state.in_(_UNDECIDED))
+        .where(c.id == live.id, c.state.in_(UNDECIDED))
         .values(state=state, changed_at=at, claimed_until=None)
     )
-    if done.rowcount != 1:
-        raise conflict("changed-meanwhile", f"case {case_id!r} was changed by somebody else; look again")
+    if done.rowcount != 1:  # somebody was quicker
+        raise _not_theirs(connection, case_id, maker)
     desk.give_back(connection, live.shift_id, maker)
     if maker in at_desk.makers:
         at_desk.room[at_desk.makers.index(maker)] += 1
@@ -157,13 +165,18 @@ def hand_back(
 def expire_claims(
     connection: sa.Connection, at: float, rng: np.random.Generator, most: int = 100
 ) -> list[str]:
-    """Take cases from reviewers whose claims have run out; each goes to the next best."""
+    """Take cases of one shift from reviewers whose claims have run out; each goes to the next best."""
     c = t.assignments.c
-    query = sa.select(*c["case_id", "maker"]).where(c.state == "claimed", c.claimed_until < at)
-    late = connection.execute(query.order_by(c.shift_id, c.id).limit(most)).all()
-    for row in late:
+    late = sa.and_(c.state == "claimed", c.claimed_until < at)
+    shift = connection.execute(sa.select(c.shift_id).where(late).order_by(c.shift_id).limit(1)).scalar()
+    if shift is None:
+        return []
+    desk.open_desk(connection, shift, at)  # the shift first, then its assignments, like everybody
+    query = sa.select(*c["case_id", "maker"]).where(late, c.shift_id == shift).order_by(c.id).limit(most)
+    rows = connection.execute(query.with_for_update(key_share=True)).all()
+    for row in rows:
         hand_back(connection, row.case_id, row.maker, "claim expired", Actor(None), at, rng, "expired")
-    return [row.case_id for row in late]
+    return [row.case_id for row in rows]
 
 
 def any_expired(connection: sa.Connection, at: float) -> bool:
@@ -182,12 +195,18 @@ def release_work(
     actor: Actor,
     at: float,
     rng: np.random.Generator,
+    *,
+    begun: bool = False,
 ) -> int:
-    """Take cases that somebody has not begun, newest first, and give them to others; how many."""
+    """Take cases that somebody has not begun, newest first, and give them to others; how many.
+
+    With `begun` those that they have in hand too. The caller has locked the shift.
+    """
     c = t.assignments.c
-    query = sa.select(c.case_id).where(c.shift_id == shift_id, c.maker == maker, c.state == "assigned")
-    ids = connection.execute(query.order_by(c.id.desc()).limit(count)).scalars().all()
-    for case_id in ids:
+    states = UNDECIDED if begun else ("assigned",)
+    query = sa.select(c.case_id).where(c.shift_id == shift_id, c.maker == maker, c.state.in_(states))
+    query = query.order_by(c.id.desc()).limit(count).with_for_update(key_share=True)
+    for case_id in (ids := connection.execute(query).scalars().all()):
         hand_back(connection, case_id, maker, reason, actor, at, rng, "released")
     return len(ids)
 
@@ -198,7 +217,7 @@ def read_queue(connection: sa.Connection, maker: str, most: int) -> Queue:
     counted = sa.select(c.state, sa.func.count()).where(c.maker == maker, c.state.in_(t.LIVE))
     counts: dict[str, int] = dict(connection.execute(counted.group_by(c.state)).all())
     query = sa.select(*c["case_id", "state", "created_at", "claimed_until"]).where(
-        c.maker == maker, c.state.in_(_UNDECIDED)
+        c.maker == maker, c.state.in_(UNDECIDED)
     )
     items = [QueuedCase(*row) for row in connection.execute(query.order_by(c.id).limit(most))]
     waiting = counts.get("assigned", 0) + counts.get("claimed", 0)
@@ -216,7 +235,7 @@ def read_work_day(connection: sa.Connection, maker: str, at: float) -> WorkDay:
     case = connection.execute(
         sa.select(*k["features", "arrived_at"]).where(k.case_id == case_id)
     ).one_or_none()
-    counted = sa.select(sa.func.count()).where(a.maker == maker, a.state.in_(_UNDECIDED))
+    counted = sa.select(sa.func.count()).where(a.maker == maker, a.state.in_(UNDECIDED))
     done = sa.select(sa.func.count(), sa.func.avg(d.seconds)).where(d.maker == maker, d.at >= since)
     decided, seconds = connection.execute(done).one()
     latest = sa.select(*d["case_id", "decision", "at"]).where(d.maker == maker).order_by(d.at.desc()).limit(5)
@@ -232,18 +251,18 @@ def read_work_day(connection: sa.Connection, maker: str, at: float) -> WorkDay:
 
 
 def queue_lengths(connection: sa.Connection) -> list[QueueLength]:
-    """How much every active expert has to decide."""
+    """How much everybody has to decide; those out of use come last."""
     a, e = t.assignments.c, t.experts.c
     counted = (
         sa.select(a.maker, sa.func.count().label("cases"), sa.func.min(a.created_at).label("oldest"))
-        .where(a.state.in_(_UNDECIDED))
+        .where(a.state.in_(UNDECIDED))
         .group_by(a.maker)
         .subquery()
     )
-    query = sa.select(e.name, e.display, counted.c.cases, counted.c.oldest).outerjoin_from(
+    query = sa.select(e.name, e.display, counted.c.cases, counted.c.oldest, e.active).outerjoin_from(
         t.experts, counted, counted.c.maker == e.name
     )
-    return [QueueLength(*row) for row in connection.execute(query.where(e.active).order_by(e.name))]
+    return [QueueLength(*row) for row in connection.execute(query.order_by(e.active.desc(), e.name))]
 
 
 def mean_seconds(connection: sa.Connection, since: float) -> dict[str, float]:

@@ -47,8 +47,11 @@ _DESK = (
     .where(t.shifts.c.id == sa.bindparam("shift"))
 )
 _LOCKED_DESK = _DESK.with_for_update(key_share=True, of=t.shifts)
-_ROSTER = sa.select(*t.roster.c["maker", "capacity", "used", "absent"]).where(
-    t.roster.c.shift_id == sa.bindparam("shift")
+_OUT_OF_USE = t.experts.c.active.is_(sa.false())
+_ROSTER = (
+    sa.select(*t.roster.c["maker", "capacity", "used"], sa.or_(t.roster.c.absent, _OUT_OF_USE).label("away"))
+    .outerjoin_from(t.roster, t.experts, t.experts.c.name == t.roster.c.maker)
+    .where(t.roster.c.shift_id == sa.bindparam("shift"))
 )
 _TAKE = (
     sa.update(t.roster)
@@ -56,6 +59,7 @@ _TAKE = (
         t.roster.c.shift_id == sa.bindparam("shift"),
         t.roster.c.maker == sa.bindparam("of_maker"),
         t.roster.c.absent.is_(sa.false()),
+        ~sa.exists().where(t.experts.c.name == sa.bindparam("of_maker"), _OUT_OF_USE),
         sa.or_(
             t.roster.c.capacity.is_(None),
             t.roster.c.used + sa.bindparam("units", type_=sa.Integer) <= t.roster.c.capacity,
@@ -128,6 +132,11 @@ def write_prices(
     return int(made)
 
 
+def confirm_prices(connection: sa.Connection, shift_id: int, at: float) -> None:
+    """The prices in force were looked at, and stay."""
+    connection.execute(sa.update(t.shifts).where(t.shifts.c.id == shift_id).values(priced_at=at))
+
+
 def take(connection: sa.Connection, shift_id: int, units: Mapping[str, int]) -> None:
     """Use up capacity, all of it or none: the update itself checks that there is room."""
     for maker, count in sorted(units.items()):
@@ -152,7 +161,7 @@ def _desk(connection: sa.Connection, shift_id: int, *, lock: bool) -> Desk:
     rows = connection.execute(_ROSTER, {"shift": shift_id}).all()
     rows = sorted(rows, key=lambda row: machine_first(row.maker))
     makers = tuple(row.maker for row in rows)
-    room = [0.0 if r.absent else np.inf if r.capacity is None else float(r.capacity - r.used) for r in rows]
+    room = [0.0 if r.away else np.inf if r.capacity is None else float(r.capacity - r.used) for r in rows]
     known, prices = ((), ()) if shift.makers is None else _parsed(shift.makers, shift.prices)
     pricing_id = shift.pricing_id if known == makers else 0
     if known != makers:

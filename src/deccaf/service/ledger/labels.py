@@ -8,16 +8,18 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 
 from deccaf.service.errors import not_found
-from deccaf.service.ledger import trail
-from deccaf.service.ledger.case_records import known_cases
+from deccaf.service.ledger import case_records, trail
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
 
 
 def label(connection: sa.Connection, rows: Sequence[tuple[str, str]], actor: Actor, at: float) -> None:
-    """Write down labels (case, label as JSON); a later label corrects an earlier one."""
-    ids = [case_id for case_id, _ in rows]
-    missing = sorted(set(ids) - known_cases(connection, ids))
+    """Write down labels (case, label as JSON); a later label corrects an earlier one.
+
+    Cases are locked before anything is written: the label of a case is the last one on its trail.
+    """
+    ids = {case_id for case_id, _ in rows}
+    missing = sorted(ids - case_records.lock(connection, ids).keys())
     if missing:
         raise not_found("case", missing[0])
     connection.execute(

@@ -34,6 +34,18 @@ class Expert:
     team: str
 
 
+_TURN = (
+    sa.select(t.experts.c.name)
+    .where(t.experts.c.name == sa.bindparam("name"))
+    .with_for_update(key_share=True)
+)
+
+
+def take_turn(connection: sa.Connection, name: str) -> None:
+    """Changes of what one person has in hand take turns, until the transaction ends."""
+    connection.execute(_TURN, {"name": name})
+
+
 def add_team(connection: sa.Connection, name: str, who: Actor, at: float) -> Team:
     """A new team."""
     if connection.execute(sa.select(t.teams.c.id).where(t.teams.c.name == name)).scalar():
@@ -88,10 +100,14 @@ def add_unknown(connection: sa.Connection, names: Sequence[str], team: str, who:
 def change_expert(
     connection: sa.Connection, name: str, display: str | None, active: bool | None, who: Actor, at: float
 ) -> Expert:
-    """Rename a person, or take them out of use; None leaves a field as it is."""
+    """Rename a person, or say whether they are in use; None leaves a field as it is.
+
+    What follows for their work is done by `roster.change_expert`.
+    """
     given = {"display": display, "active": active}
     values = {key: value for key, value in given.items() if value is not None}
     c = t.experts.c
+    take_turn(connection, name)
     if connection.execute(sa.select(c.name).where(c.name == name)).scalar() is None:
         raise not_found("expert", name)
     if values:

@@ -6,8 +6,8 @@ import numpy as np
 import sqlalchemy as sa
 
 from deccaf.service.errors import conflict, invalid, not_found
-from deccaf.service.ledger import claims, desk, trail
-from deccaf.service.ledger.people import active_experts
+from deccaf.service.ledger import claims, desk, people, trail
+from deccaf.service.ledger.people import Expert
 from deccaf.service.ledger.shifts import RosterPlace, seat_row
 from deccaf.service.store import tables as t
 from deccaf.service.store.fields import Count, Strict
@@ -67,10 +67,49 @@ def move_limits(
     return moved
 
 
+def change_expert(
+    connection: sa.Connection,
+    name: str,
+    display: str | None,
+    active: bool | None,
+    who: Actor,
+    at: float,
+    rng: np.random.Generator,
+) -> tuple[Expert, int]:
+    """Rename a person, put them out of use or back; how many of their open cases went to others.
+
+    Whoever is out of use gets nothing new, wherever they stand on a roster; places and record stay.
+    """
+    found = people.change_expert(connection, name, display, active, who, at)
+    if active is not False:
+        return found, 0
+    released, done = 0, set[int]()
+    while left := _shifts_of(connection, name, at) - done:
+        for shift_id in sorted(left):
+            desk.open_desk(connection, shift_id, at)  # whoever is giving cases out in it has finished
+            released += claims.release_work(
+                connection, shift_id, name, None, "out of use", who, at, rng, begun=True
+            )
+        done |= left
+    return found, released
+
+
+def _shifts_of(connection: sa.Connection, name: str, at: float) -> set[int]:
+    """Shifts in which somebody has cases to decide, or could get some."""
+    a, r, s = t.assignments.c, t.roster.c, t.shifts.c
+    held = sa.select(a.shift_id).where(a.maker == name, a.state.in_(claims.UNDECIDED))
+    seated = (
+        sa.select(r.shift_id)
+        .join_from(t.roster, t.shifts, s.id == r.shift_id)
+        .where(r.maker == name, sa.or_(s.state == "open", s.ends_at > at))
+    )
+    return set(connection.execute(held.union(seated)).scalars())
+
+
 def _join(
     connection: sa.Connection, shift_id: int, maker: str, wanted: RosterChange, who: Actor, at: float
 ) -> None:
-    if maker not in active_experts(connection):
+    if maker not in people.active_experts(connection):
         raise not_found("active expert", maker)
     place = RosterPlace(
         maker=maker,

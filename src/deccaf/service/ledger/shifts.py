@@ -86,12 +86,19 @@ class Seat:
     lower: int
     used: int
     absent: bool
+    active: bool
+    """False: out of use, whatever the roster says."""
     price: float
+
+    @property
+    def away(self) -> bool:
+        """Whether they get nothing."""
+        return self.absent or not self.active
 
     @property
     def room(self) -> int | None:
         """How many more cases they can get; None: no limit."""
-        if self.absent:
+        if self.away:
             return 0
         return None if self.capacity is None else self.capacity - self.used
 
@@ -210,8 +217,12 @@ def read_roster(connection: sa.Connection, shift_id: int) -> list[Seat]:
     """Everyone on a roster, the machine first, with the prices in force."""
     here = desk.read_desk(connection, shift_id)
     prices = dict(zip(here.makers, here.prices.tolist(), strict=True))
-    c = t.roster.c
-    query = sa.select(*c["maker", "capacity", "lower", "used", "absent"]).where(c.shift_id == shift_id)
+    c, active = t.roster.c, sa.func.coalesce(t.experts.c.active, sa.true()).label("active")
+    query = (
+        sa.select(*c["maker", "capacity", "lower", "used", "absent"], active)
+        .outerjoin_from(t.roster, t.experts, t.experts.c.name == c.maker)
+        .where(c.shift_id == shift_id)
+    )
     seats = [Seat(**row._asdict(), price=prices[row.maker]) for row in connection.execute(query)]
     return sorted(seats, key=lambda seat: machine_first(seat.maker))
 

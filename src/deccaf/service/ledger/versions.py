@@ -52,7 +52,7 @@ def add_version(
     at: float,
 ) -> Version:
     """Put a model file into the ledger; the same content only once."""
-    known = connection.execute(sa.select(t.models.c.id).where(t.models.c.sha256 == digest)).scalar()
+    known = find_version(connection, digest)
     if known is not None:
         raise conflict("known-model", f"this file is model {known} already", model=known)
     made = connection.execute(
@@ -70,6 +70,11 @@ def add_version(
     ).scalar_one()
     trail.record(connection, "model added", at, who, model=made, source=source)
     return Version(int(made), name, source, digest, len(content), summary, at)
+
+
+def find_version(connection: sa.Connection, digest: str) -> int | None:
+    """The version with this content, if there is one."""
+    return connection.execute(sa.select(t.models.c.id).where(t.models.c.sha256 == digest)).scalar()
 
 
 def put_in_force(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._lock = threading.Lock()
         labels = ["method", "route", "status"]
         self.requests = Counter("deccaf_requests_total", "Requests answered.", labels, registry=self.registry)
         self.seconds = Histogram(
@@ -46,7 +48,11 @@ class Metrics:
         for status in ("waiting", "assigned", "decided"):
             self.cases.labels(status).set(counted.get(status, 0))
         shift = shifts.current_shift(connection, at)
-        for seat in [] if shift is None else shifts.read_roster(connection, shift):
-            self.used.labels(seat.maker).set(seat.used)
-            self.capacity.labels(seat.maker).set(np.inf if seat.capacity is None else seat.capacity)
-            self.price.labels(seat.maker).set(seat.price)
+        seats = [] if shift is None else shifts.read_roster(connection, shift)
+        with self._lock:
+            for gauge in (self.used, self.capacity, self.price):
+                gauge.clear()  # of an earlier shift
+            for seat in seats:
+                self.used.labels(seat.maker).set(seat.used)
+                self.capacity.labels(seat.maker).set(np.inf if seat.capacity is None else seat.capacity)
+                self.price.labels(seat.maker).set(seat.price)

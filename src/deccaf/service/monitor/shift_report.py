@@ -22,6 +22,8 @@ class MakerLoad:
     capacity: int | None
     used: int
     absent: bool
+    active: bool
+    """False: out of use, which is absent too."""
     decided: int
     expected_loss: float
     price: float
@@ -64,7 +66,8 @@ def report_shift(connection: sa.Connection, shift_id: int, losses: LiveLosses) -
             maker=seat.maker,
             capacity=seat.capacity,
             used=seat.used,
-            absent=seat.absent,
+            absent=seat.away,
+            active=seat.active,
             decided=states.get(seat.maker, {}).get("decided", (0, 0))[0],
             expected_loss=sum(loss for _, loss in states.get(seat.maker, {}).values()),
             price=seat.price,

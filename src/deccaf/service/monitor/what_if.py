@@ -125,7 +125,7 @@ def read_day(connection: sa.Connection, shift_id: int) -> Day | None:
     seen = sum(seat.used for seat in roster)
     expected = shifts.read_shift(connection, shift_id).expected_cases
     spent = float(sum(row.expected_loss for row in rows)) * seen / len(rows)
-    capacity = {seat.maker: 0 if seat.absent else seat.capacity for seat in roster}
+    capacity = {seat.maker: 0 if seat.away else seat.capacity for seat in roster}
     whole = max(expected or 0, seen)
     return Day(shift_id, makers, loss[usable], objective[usable], capacity, seen, whole, spent)
 
@@ -177,4 +177,4 @@ def _state(connection: sa.Connection, shift_id: int) -> tuple[int, ...]:
         sa.select(a.id).where(a.shift_id == shift_id).order_by(a.id.desc()).limit(1)
     ).scalar()
     roster = shifts.read_roster(connection, shift_id)
-    return shift_id, last or 0, hash(tuple((seat.maker, seat.capacity, seat.absent) for seat in roster))
+    return shift_id, last or 0, hash(tuple((seat.maker, seat.capacity, seat.away) for seat in roster))

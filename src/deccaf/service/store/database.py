@@ -1,11 +1,16 @@
-"""Connections to SQLite or PostgreSQL, migrations, and which errors pass by themselves."""
+"""Connections to SQLite or PostgreSQL, migrations, and which errors pass by themselves.
+
+SQLite runs in write-ahead mode: readers see one state and hold no writer up. Every commit is flushed to disk
+(`synchronous=FULL`); the log's entry in its folder is flushed when the file is made, and the file stays.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 from alembic import command
@@ -16,35 +21,62 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from deccaf.errors import ConfigError
+from deccaf.service.store import apsw_driver
 
 BUSY_SECONDS = 30
+STATEMENT_SECONDS = 60.0
+"""A statement of the service that takes longer is stopped: whoever asked has gone."""
 POOL = 8
 _SERIALIZATION = {"40001", "40P01"}
 
+Trouble = Literal["disk-full", "read-only", "damaged", "too-long"]
+_SQLITE_TROUBLE: dict[int, Trouble] = {
+    13: "disk-full",
+    8: "read-only",
+    11: "damaged",
+    26: "damaged",
+    9: "too-long",
+}
+_POSTGRESQL_TROUBLE: dict[str, Trouble] = {
+    "53100": "disk-full",
+    "25006": "read-only",
+    "XX001": "damaged",
+    "XX002": "damaged",
+    "57014": "too-long",
+}
 
-def connect(url: str) -> sa.Engine:
-    """An engine for `sqlite:///path` or `postgresql://...`; whatever else is a `ConfigError`."""
+
+def connect(url: str, statement_seconds: float | None = STATEMENT_SECONDS) -> sa.Engine:
+    """An engine for `sqlite:///path` or `postgresql://...`; whatever else is a `ConfigError`.
+
+    A file of SQLite that is not there yet is made, for its owner's eyes only.
+    """
     try:
         parsed = sa.make_url(url)
     except sa.exc.ArgumentError as error:
         raise ConfigError(f"database {url!r}: expected sqlite:///path or postgresql://...") from error
     if parsed.get_backend_name() == "postgresql":
-        return sa.create_engine(
+        engine = sa.create_engine(
             parsed.set(drivername="postgresql+psycopg"),
             pool_size=POOL,
             max_overflow=POOL,
             pool_timeout=BUSY_SECONDS,
             connect_args={"connect_timeout": 5, "prepare_threshold": 1},
         )
+        if statement_seconds is not None:
+            milliseconds = round(1000 * statement_seconds)
+            sa.event.listen(engine, "connect", lambda made, _: _limit_statements(made, milliseconds))
+        return engine
     if parsed.get_backend_name() != "sqlite" or not parsed.database or parsed.database == ":memory:":
         raise ConfigError(f"database {url!r}: expected sqlite:///path or postgresql://...")
-    Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+    _make_file(Path(parsed.database))
     engine = sa.create_engine(
         parsed.set(drivername="sqlite+pysqlite"),
+        module=apsw_driver,
         pool_size=POOL,
         max_overflow=4 * POOL,
         pool_timeout=BUSY_SECONDS,
-        connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False},
+        connect_args={"timeout": BUSY_SECONDS, "statement_seconds": statement_seconds},
     )
     sa.event.listen(engine, "connect", _prepare_sqlite)
     return engine
@@ -62,6 +94,8 @@ def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
             connection.rollback()
             raise
         try:
+            if not in_transaction(connection):
+                raise InterfaceError("COMMIT", None, Exception("the transaction was given up"))
             connection.commit()
         except BaseException:
             connection.invalidate()  # whatever is left of the transaction ends with the connection
@@ -70,15 +104,23 @@ def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 @contextmanager
 def reading(engine: sa.Engine, *, snapshot: bool = True) -> Iterator[sa.Connection]:
-    """One transaction that only reads, so that everything seen belongs together.
+    """One transaction that only reads, so that everything seen belongs together: one snapshot.
 
-    On SQLite nobody can commit meanwhile; without `snapshot` each query stands for itself, and nobody waits.
+    Nobody waits for it. Without `snapshot` each query stands for itself.
     """
     with engine.connect() as connection:
         if snapshot and engine.dialect.name == "sqlite":
             connection.exec_driver_sql("BEGIN")
+        elif snapshot:  # by default PostgreSQL shows every query the latest commits
+            connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         yield connection
         connection.rollback()
+
+
+def in_transaction(connection: sa.Connection) -> bool:
+    """Whether what was changed can still be committed: some errors of SQLite end the transaction."""
+    driver = connection.connection.dbapi_connection
+    return driver.in_transaction if isinstance(driver, apsw_driver.Connection) else True
 
 
 def passes_by_itself(error: BaseException) -> bool:
@@ -91,6 +133,15 @@ def passes_by_itself(error: BaseException) -> bool:
             return True
         return isinstance(error, OperationalError)
     return False
+
+
+def trouble_of(error: BaseException) -> Trouble | None:
+    """What is wrong with the database itself, as far as an error tells."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    code = getattr(cause, "sqlite_errorcode", None)
+    if code is not None:
+        return _SQLITE_TROUBLE.get(code & 0xFF)
+    return _POSTGRESQL_TROUBLE.get(getattr(cause, "sqlstate", None) or "")
 
 
 def collided(error: BaseException) -> bool:
@@ -121,12 +172,48 @@ def _alembic() -> AlembicConfig:
     return config
 
 
+def sqlite_file(url: str) -> Path | None:
+    """The file of a database of SQLite; None for PostgreSQL."""
+    parsed = sa.make_url(url)
+    return Path(parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush what the folder says of its files."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _make_file(path: Path) -> None:
+    """The file and its folder, for their owner alone; a file that others may read is closed to them."""
+    missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        sync_folder(path.parent)
+    except FileExistsError:
+        with suppress(OSError):  # not ours: its owner decides
+            if path.stat().st_mode & 0o077:
+                path.chmod(0o600)
+    except OSError as error:
+        raise ConfigError(f"{path}: the database cannot be made: {error.strerror}") from error
+
+
+def _limit_statements(connection: Any, milliseconds: int) -> None:
+    connection.autocommit = True
+    connection.execute(f"SET statement_timeout = {milliseconds}")
+    connection.autocommit = False
+
+
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # deccaf says BEGIN itself
     for pragma in (
-        "journal_mode=DELETE",
+        "journal_mode=WAL",
         "synchronous=FULL",
         "foreign_keys=ON",
-        f"busy_timeout={BUSY_SECONDS}000",
+        "journal_size_limit=67108864",
     ):
-        connection.execute(f"PRAGMA {pragma}")
+        connection.execute(f"PRAGMA {pragma}").fetchall()

@@ -5,7 +5,9 @@ A `lead` may do everything, a `reviewer` sees their own queue only, a `machine` 
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import hmac
 import secrets
 import time
 from dataclasses import dataclass
@@ -46,20 +48,30 @@ class Key:
 
 
 def create_key(
-    connection: sa.Connection, name: str, role: str, expert: str | None, at: float
+    connection: sa.Connection, name: str, role: str, expert: str | None, at: float, secret: str | None = None
 ) -> tuple[int, str]:
-    """A new key's id and its secret, which is stored nowhere."""
+    """A new key's id and its secret (a random one unless it is given), which is stored nowhere."""
     if (role == "reviewer") != (expert is not None):
         raise invalid("key-without-person", "a reviewer's key names an expert, and only a reviewer's does")
     if expert is not None and not _is_expert(connection, expert):
         raise not_found("expert", expert)
-    secret = PREFIX + secrets.token_urlsafe(32)
+    secret = secret or PREFIX + secrets.token_urlsafe(32)
     made = connection.execute(
         sa.insert(t.keys)
         .values(name=name, role=role, expert=expert, hash=_hash(secret), created_at=at)
         .returning(t.keys.c.id)
     ).scalar_one()
     return int(made), secret
+
+
+def derived_secret(of_maker: str, salt: str) -> str:
+    """A secret that only the holder of the key that asks for it, and of a random salt, can reckon again.
+
+    So the answer to a request for a key can be given once more without the secret being kept: the ledger
+    keeps the salt, which says nothing without the other key.
+    """
+    mixed = hmac.new(of_maker.encode("utf-8", "replace"), salt.encode(), hashlib.sha256).digest()
+    return PREFIX + base64.urlsafe_b64encode(mixed).decode().rstrip("=")
 
 
 def revoke_key(connection: sa.Connection, key_id: int, at: float) -> None:
@@ -98,14 +110,21 @@ class KeyRing:
         return found[1] if found is not None and found[0] > time.monotonic() else None
 
     def look_up(self, secret: str) -> Actor:
-        """The owner; an unknown or revoked key is refused."""
+        """The owner; an unknown or revoked key is refused, and that of somebody who is out of use."""
         hashed = _hash(secret)
         with database.reading(self._engine) as connection:
-            c = t.keys.c
-            query = sa.select(*c["id", "role", "expert"]).where(c.hash == hashed, c.revoked_at.is_(None))
+            c, e = t.keys.c, t.experts.c
+            query = (
+                sa.select(*c["id", "role", "expert"], e.active)
+                .outerjoin_from(t.keys, t.experts, e.name == c.expert)
+                .where(c.hash == hashed, c.revoked_at.is_(None))
+            )
             row = connection.execute(query).one_or_none()
         if row is None:
             raise RefusedError(401, "unknown-key", "the key is not known, or was revoked")
+        if row.active is False:
+            detail = f"{row.expert} is out of use, so this key is refused; a lead can put them back"
+            raise RefusedError(403, "out-of-use", detail)
         if len(self._known) >= _MOST_REMEMBERED:
             self._known.clear()
         actor = Actor(int(row.id), row.role, row.expert)

@@ -40,12 +40,18 @@ def close_session(connection: sa.Connection, token: str) -> None:
 
 
 def find_session(connection: sa.Connection, token: str, at: float) -> Session | None:
-    """Whose session this is, while it lasts and its key is in use."""
-    s, k = t.sessions.c, t.keys.c
+    """Whose session this is, while it lasts and its key and its person are in use."""
+    s, k, e = t.sessions.c, t.keys.c, t.experts.c
     query = (
         sa.select(k.id, k.role, k.expert, k.name)
         .join_from(t.sessions, t.keys, s.key_id == k.id)
-        .where(s.hash == _hash(token), s.expires_at > at, k.revoked_at.is_(None))
+        .outerjoin(t.experts, e.name == k.expert)
+        .where(
+            sa.func.coalesce(e.active, sa.true()),
+            s.hash == _hash(token),
+            s.expires_at > at,
+            k.revoked_at.is_(None),
+        )
     )
     row = connection.execute(query).one_or_none()
     if row is None:

@@ -141,6 +141,8 @@ cases = _table(
     _at("labelled_at", nullable=True),
     sa.CheckConstraint("status IN ('waiting', 'assigned', 'decided')", name="status"),
     sa.Index("ix_cases_status", "status", "id"),
+    sa.Index("ix_cases_arrived", "arrived_at"),
+    sa.Index("ix_cases_labelled", "labelled_at"),
 )
 
 plans = _table(
@@ -205,6 +207,7 @@ decisions = _table(
     sa.Column("seconds", sa.Double),
     _at(),
     sa.Index("ix_decisions_maker", "maker", "at"),
+    sa.Index("ix_decisions_at", "at"),
 )
 
 labels = _table(
@@ -214,6 +217,7 @@ labels = _table(
     sa.Column("label", sa.Text, nullable=False),
     _at(),
     sa.Index("ix_labels_case", "case_id"),
+    sa.Index("ix_labels_at", "at"),
 )
 
 history = _table(
@@ -227,6 +231,7 @@ history = _table(
     sa.Column("key_id", _Id),
     sa.Column("data", sa.Text, nullable=False),
     sa.Index("ix_history_case", "case_id"),
+    sa.Index("ix_history_kind", "kind", "id"),
 )
 
 models = _table(
@@ -264,6 +269,14 @@ jobs = _table(
     _at("finished_at", nullable=True),
     sa.Column("result", sa.Text),
     sa.CheckConstraint("state IN ('queued', 'running', 'done', 'failed')", name="state"),
+)
+
+sa.Index(
+    "uq_jobs_open_kind",
+    jobs.c.kind,
+    unique=True,
+    sqlite_where=sa.text("state IN ('queued', 'running')"),
+    postgresql_where=sa.text("state IN ('queued', 'running')"),
 )
 
 answers = _table(

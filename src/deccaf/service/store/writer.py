@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from deccaf.service.errors import RefusedError
 from deccaf.service.store import database
+from deccaf.service.store.condition import Condition
 
 Result = TypeVar("Result")
 Change = Callable[[sa.Connection], Result]
@@ -30,8 +32,8 @@ WRITERS = 4
 class Writer:
     """The one way to change the database."""
 
-    def __init__(self, engine: sa.Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: sa.Engine, condition: Condition) -> None:
+        self._engine, self._condition = engine, condition
         self._waiting: queue.SimpleQueue[tuple[Change[Any], Future[Any]] | None] = queue.SimpleQueue()
         self._pool: ThreadPoolExecutor | None = None
         self._thread: threading.Thread | None = None
@@ -43,9 +45,14 @@ class Writer:
 
     def submit(self, change: Change[Result]) -> Future[Result]:
         """Run a change soon; the future is done when it is on disk, or not in the database at all."""
+        future: Future[Result] = Future()
+        try:
+            self._condition.refuse_changes()
+        except RefusedError as error:
+            future.set_exception(error)
+            return future
         if self._pool is not None:
             return self._pool.submit(self._alone, change)
-        future: Future[Result] = Future()
         self._waiting.put((change, future))
         return future
 
@@ -117,6 +124,8 @@ def _attempt(connection: sa.Connection, change: Change[Any]) -> tuple[Any, BaseE
     try:
         result = change(connection)
     except Exception as error:
+        if not database.in_transaction(connection):
+            raise  # a full disk ends the whole transaction, with everybody's changes in it
         connection.exec_driver_sql("ROLLBACK TO one_change")
         connection.exec_driver_sql("RELEASE one_change")
         return None, error

@@ -19,6 +19,8 @@ from deccaf.errors import CapacityError, DeccafError, SolverError
 from deccaf.service.core import Service
 from deccaf.service.errors import RefusedError
 from deccaf.service.store import database
+from deccaf.service.store.condition import WORDS
+from deccaf.service.web.admission import Doorman, Refusals
 from deccaf.service.web.api import cases, health, models, people, plans, queue, reports, shifts
 from deccaf.service.web.api.common import Problem
 from deccaf.service.web.middleware import LimitsMiddleware, problem
@@ -48,6 +50,7 @@ def create_app(service: Service) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.service = service
+    app.state.refusals = Refusals()
     for part in (health, people, shifts, cases, plans, queue, models, reports):
         app.include_router(part.router)
     for pages in routers:
@@ -58,7 +61,8 @@ def create_app(service: Service) -> FastAPI:
     def observe(scope: Scope, status: int, seconds: float) -> None:
         service.metrics.observe(scope, status, seconds)
 
-    app.add_middleware(LimitsMiddleware, limits=service.limits, observe=observe)
+    doorman = Doorman(service)
+    app.add_middleware(LimitsMiddleware, limits=service.limits, admits=doorman.admits, observe=observe)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 
@@ -118,6 +122,10 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 async def _database(request: Request, error: Exception) -> Response:
+    service: Service = request.app.state.service
+    trouble = service.condition.met(error)
+    if trouble is not None:
+        return _answer(503, trouble, WORDS[trouble], {"Retry-After": RETRY_SECONDS})
     if isinstance(error, sa.exc.IntegrityError):
         return _answer(
             409, "changed-meanwhile", "somebody changed the same thing at the same moment; look again"

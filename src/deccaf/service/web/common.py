@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any, TypeVar
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Path, Request
 
 from deccaf.service.core import Service
@@ -24,6 +27,14 @@ async def service_of(request: Request) -> Service:
 
 
 Here = Annotated[Service, Depends(service_of)]
+
+Result = TypeVar("Result")
+_READERS = CapacityLimiter(2)
+
+
+async def in_reader(read: Callable[..., Result], *arguments: Any, **options: Any) -> Result:
+    """Have a file read: two at a time, so that memory is bounded, and whoever waits holds no thread."""
+    return await to_thread.run_sync(partial(read, *arguments, **options), limiter=_READERS)
 
 
 def as_time(value: float | None) -> str | None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import tempfile
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import sqlalchemy as sa
@@ -14,17 +12,18 @@ from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
-from deccaf.errors import DataError
+from deccaf.errors import DeccafError
 from deccaf.service.core import Service
 from deccaf.service.decide.arrivals import Incoming
 from deccaf.service.errors import RefusedError, conflict, invalid
-from deccaf.service.imports import case_import, reading
-from deccaf.service.imports.case_import import Import
+from deccaf.service.imports import case_import
+from deccaf.service.imports.case_import import Checked, Import
 from deccaf.service.ledger import case_records, labels
 from deccaf.service.ledger.case_records import Arrival
 from deccaf.service.store.fields import LONGEST_TEXT, CaseId, Class, Maker, Strict
 from deccaf.service.store.idempotency import Call
 from deccaf.service.store.listing import Cut
+from deccaf.service.store.scratch import scratch_folder
 from deccaf.service.web.api.case_json import brief_json, case_json
 from deccaf.service.web.api.common import (
     After,
@@ -38,7 +37,7 @@ from deccaf.service.web.api.common import (
     receive_file,
     send,
 )
-from deccaf.service.web.common import CasePath, Here, Id, as_time, classes_of, known_class
+from deccaf.service.web.common import CasePath, Here, Id, as_time, classes_of, in_reader, known_class
 
 router = APIRouter(prefix="/v1", tags=["cases"], responses=problems(404, 409))
 
@@ -93,15 +92,18 @@ async def add_case(
     case: Arriving, request: Request, here: Here, who: LeadOrMachine, key: IdempotencyKey = None
 ) -> Response:
     """Enter a case and route it at once to the person or the machine of least loss + price with room."""
-    _check(here, case)
+    refusal = _refusal(here, case)
+    if refusal is not None and key is None:
+        raise refusal
     incoming = Incoming(
         call=await call_of(request, who, key),
         case_id=case.case_id,
         features=case.features,
         losses=case.losses,
-        says=_machine_decision(here, case),
+        says=None if case.machine_decision is None else json.dumps(case.machine_decision),
         excluded=tuple(case.excluded),
         shift_id=case.shift,
+        refusal=refusal,
     )
     return send(await asyncio.shield(asyncio.wrap_future(here.intake.submit(incoming))))
 
@@ -111,30 +113,17 @@ async def add_cases(
     many: ManyCases, request: Request, here: Here, who: LeadOrMachine, key: IdempotencyKey = None
 ) -> Response:
     """Enter many cases; they wait for the next plan. All are entered, or none."""
-    errors = []
-    for row, case in enumerate(many.cases, 1):
-        try:
-            _check(here, case)
-        except (DataError, RefusedError) as error:
-            errors.append({"row": row, "case_id": case.case_id, "message": str(error)})
-    ids = [case.case_id for case in many.cases]
-    if len(set(ids)) < len(ids):
-        errors.append({"row": 0, "case_id": None, "message": "a case_id stands twice"})
-    if errors:
-        raise invalid(
-            "bad-rows", f"{len(errors)} row(s) cannot be used", errors=errors[: case_import.SHOWN_ERRORS]
-        )
-    arrivals = [_arrival(here, case) for case in many.cases]
 
-    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
-        known = case_records.known_cases(connection, ids)
+    def change(connection: sa.Connection, at: float, arrivals: list[Arrival]) -> dict[str, Any]:
+        known = case_records.known_cases(connection, [arrival.case_id for arrival in arrivals])
         if known:
             detail = f"{len(known)} case(s) are in the ledger already, first: {min(known)!r}"
             raise conflict("known-case", detail)
         case_records.hold(connection, arrivals, who, at)
         return {"accepted": len(arrivals)}
 
-    return send(await here.change(await call_of(request, who, key), change, 201))
+    call = await call_of(request, who, key)
+    return send(await here.prepared_change(call, lambda: _arrivals(here, many.cases), change, 201))
 
 
 @router.get("/cases")
@@ -183,12 +172,8 @@ async def import_file(
     With `dry_run` the file is only looked at. A file with bad rows is refused, and the rows are named, unless
     `skip_bad` asks for the good rows alone.
     """
-    with tempfile.TemporaryDirectory(prefix="deccaf-upload-") as folder:
-        path, digest = await receive_file(request, Path(folder), _suffix(request))
-        frame = await to_thread.run_sync(reading.read_table, path, here.limits.rows, here.limits.columns)
-    checked = await to_thread.run_sync(case_import.check_frame, frame, here.models.active)
 
-    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
+    def change(connection: sa.Connection, at: float, checked: Checked) -> dict[str, Any]:
         found = case_import.without_known(connection, checked)
         if found.rejected and not skip_bad:
             raise invalid(
@@ -196,11 +181,19 @@ async def import_file(
             )
         return {"id": case_import.enter(connection, found, filename, who, at), **found.to_dict()}
 
-    if dry_run:
-        found = await to_thread.run_sync(here.read, lambda c: case_import.without_known(c, checked))
-        return Response(json.dumps(found.to_dict()), 200, media_type="application/json")
-    call = Call(who, key, hashlib.sha256(f"import {request.url.query} {digest}".encode()).hexdigest())
-    return send(await here.change(call, change, 201))
+    with scratch_folder() as folder:
+        path, digest = await receive_file(request, folder, _suffix(request))
+
+        def check() -> Checked:
+            size = (here.limits.rows, here.limits.columns)
+            return case_import.read_cases(path, folder / "rows", size, here.models.active, look=dry_run)
+
+        if not dry_run:
+            call = Call(who, key, hashlib.sha256(f"import {request.url.query} {digest}".encode()).hexdigest())
+            return send(await here.prepared_change(call, check, change, 201, in_reader))
+        checked = await in_reader(check)
+    found = await to_thread.run_sync(here.read, lambda c: case_import.without_known(c, checked))
+    return Response(json.dumps(found.to_dict()), 200, media_type="application/json")
 
 
 @router.get("/imports")
@@ -220,16 +213,19 @@ async def add_labels(
     many: ManyLabels, request: Request, here: Here, who: LeadOrMachine, key: IdempotencyKey = None
 ) -> Response:
     """Write down what the truth of some cases turned out to be; all of them, or none."""
-    classes = classes_of(here)
-    rows = [(label.case_id, known_class(label.label, classes)) for label in many.labels]
-    if len({case for case, _ in rows}) < len(rows):
-        raise invalid("label-twice", "a case stands twice among the labels")
 
-    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
+    def check() -> list[tuple[str, str]]:
+        classes = classes_of(here)
+        rows = [(label.case_id, known_class(label.label, classes)) for label in many.labels]
+        if len({case for case, _ in rows}) < len(rows):
+            raise invalid("label-twice", "a case stands twice among the labels")
+        return rows
+
+    def change(connection: sa.Connection, at: float, rows: list[tuple[str, str]]) -> dict[str, Any]:
         labels.label(connection, rows, who, at)
         return {"accepted": len(rows)}
 
-    return send(await here.change(await call_of(request, who, key), change))
+    return send(await here.prepared_change(await call_of(request, who, key), check, change))
 
 
 def _suffix(request: Request) -> str:
@@ -250,6 +246,29 @@ def _check(here: Service, case: NewCase) -> None:
     if case.losses is None and here.models.active is not None:
         here.models.active.check(case.features)
     _machine_decision(here, case)
+
+
+def _refusal(here: Service, case: NewCase) -> DeccafError | None:
+    try:
+        _check(here, case)
+    except DeccafError as error:
+        return error
+    return None
+
+
+def _arrivals(here: Service, cases: list[NewCase]) -> list[Arrival]:
+    """Cases that can all be entered; else every row that cannot is named."""
+    refused = [(row, case, _refusal(here, case)) for row, case in enumerate(cases, 1)]
+    errors: list[dict[str, Any]] = [
+        {"row": row, "case_id": case.case_id, "message": str(error)} for row, case, error in refused if error
+    ]
+    if len({case.case_id for case in cases}) < len(cases):
+        errors.append({"row": 0, "case_id": None, "message": "a case_id stands twice"})
+    if errors:
+        raise invalid(
+            "bad-rows", f"{len(errors)} row(s) cannot be used", errors=errors[: case_import.SHOWN_ERRORS]
+        )
+    return [_arrival(here, case) for case in cases]
 
 
 def _machine_decision(here: Service, case: NewCase) -> str | None:

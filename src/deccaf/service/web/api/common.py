@@ -40,10 +40,12 @@ def problems(*more: int) -> dict[int | str, dict[str, Any]]:
         409: "The ledger's state does not allow it.",
         413: "The body is too large.",
         415: "The body is packed or of the wrong kind.",
+        408: "The body came too slowly.",
         422: "The request is not usable.",
+        429: "Too many keys were refused.",
         503: "The database is away; try again.",
     }
-    codes = {400, 401, 403, 413, 415, 422, 503, *more}
+    codes = {400, 401, 403, 408, 413, 415, 422, 429, 503, *more}
     return {code: {"description": meanings[code], "content": _PROBLEM} for code in sorted(codes)}
 
 
@@ -59,7 +61,11 @@ def allow(*roles: str) -> Callable[..., Awaitable[Actor]]:
         keys: KeyRing = request.app.state.service.keys
         actor = keys.remembered(credentials.credentials)
         if actor is None:
-            actor = await to_thread.run_sync(keys.look_up, credentials.credentials)
+            try:
+                actor = await to_thread.run_sync(keys.look_up, credentials.credentials)
+            except RefusedError:
+                await request.app.state.refusals.slow_down(request)
+                raise
         if actor.role not in roles:
             raise RefusedError(
                 403, "not-allowed", f"a {actor.role}'s key may not do this; it takes a {roles[0]}'s"
@@ -67,6 +73,11 @@ def allow(*roles: str) -> Callable[..., Awaitable[Actor]]:
         return actor
 
     return who
+
+
+def secret_of(request: Request) -> str:
+    """The key that a request was sent with; `allow` has checked it."""
+    return request.headers["authorization"].split(None, 1)[1]
 
 
 Lead = Annotated[Actor, Depends(allow("lead"))]
@@ -102,6 +113,8 @@ class JsonResponse(Response):
 def send(answer: Answer) -> Response:
     """An answer as HTTP."""
     headers = {"Idempotency-Replayed": "true"} if answer.replayed else None
+    if answer.body == "null":
+        return Response(None, 204, headers)
     return JsonResponse(answer.body, answer.status, headers)
 
 

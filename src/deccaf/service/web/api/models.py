@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
+import hashlib
 from typing import Annotated, Any
 
 import sqlalchemy as sa
@@ -14,7 +13,6 @@ from pydantic import ValidationError
 from deccaf.data.config import Config
 from deccaf.errors import ConfigError
 from deccaf.service.core import Service
-from deccaf.service.decide import registry
 from deccaf.service.errors import invalid
 from deccaf.service.imports import reading
 from deccaf.service.jobs import kinds, records
@@ -25,6 +23,7 @@ from deccaf.service.ledger.versions import Version
 from deccaf.service.store.fields import NAME, Name, Strict
 from deccaf.service.store.idempotency import Answer, Call
 from deccaf.service.store.listing import Cut
+from deccaf.service.store.scratch import scratch_folder
 from deccaf.service.store.settings import read_setting, write_setting
 from deccaf.service.web.api.common import (
     After,
@@ -37,7 +36,7 @@ from deccaf.service.web.api.common import (
     receive_file,
     send,
 )
-from deccaf.service.web.common import Here, Id, as_time
+from deccaf.service.web.common import Here, Id, as_time, in_reader
 
 router = APIRouter(prefix="/v1", tags=["models"], responses=problems(404, 409))
 
@@ -76,17 +75,21 @@ async def upload_model(
     key: IdempotencyKey = None,
 ) -> Response:
     """Upload a model file (`.deccaf`); it is checked before anything of it is used, and not activated yet."""
-    with tempfile.TemporaryDirectory(prefix="deccaf-upload-") as folder:
-        path, digest = await receive_file(request, Path(folder), ".deccaf")
-        await to_thread.run_sync(reading.check_model, path)
-        content = path.read_bytes()
-    model = await to_thread.run_sync(registry.load, content)
+    with scratch_folder() as folder:
+        path, digest = await receive_file(request, folder, ".deccaf")
 
-    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
-        added = versions.add_version(connection, name, "upload", digest, content, model.training_, who, at)
-        return _version(added)
+        def check() -> tuple[bytes, dict[str, Any]]:
+            facts = reading.check_model(path)
+            return path.read_bytes(), facts
 
-    return send(await here.change(Call(who, key, digest), change, 201))
+        def change(
+            connection: sa.Connection, at: float, model: tuple[bytes, dict[str, Any]]
+        ) -> dict[str, Any]:
+            content, facts = model
+            return _version(versions.add_version(connection, name, "upload", digest, content, facts, who, at))
+
+        call = Call(who, key, hashlib.sha256(f"model {request.url.query} {digest}".encode()).hexdigest())
+        return send(await here.prepared_change(call, check, change, 201, in_reader))
 
 
 @router.get("/models")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import json
+import secrets
+from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal
 
 import sqlalchemy as sa
@@ -10,7 +12,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from deccaf.service.errors import conflict
-from deccaf.service.ledger import people, trail
+from deccaf.service.ledger import people, roster, trail
 from deccaf.service.store import keys
 from deccaf.service.store.fields import Maker, Name, Strict
 from deccaf.service.store.keys import Key
@@ -23,6 +25,7 @@ from deccaf.service.web.api.common import (
     call_of,
     page_json,
     problems,
+    secret_of,
     send,
 )
 from deccaf.service.web.common import Here, Id, MakerPath, as_time
@@ -99,31 +102,41 @@ def list_experts(here: Here, who: Lead) -> dict[str, Any]:
 async def change_expert(
     name: MakerPath, wanted: ExpertChange, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
-    """Rename a person, or put them out of use."""
+    """Rename a person, put them out of use, or back.
+
+    Out of use: they get nothing new, their open cases go to others, and their keys are refused, within two
+    seconds in every process. What they decided stays on record.
+    """
 
     def change(connection: sa.Connection, at: float) -> dict[str, Any]:
-        found = people.change_expert(connection, name, wanted.display, wanted.active, who, at)
-        return {"name": found.name, "display": found.display, "active": found.active}
+        found, released = roster.change_expert(
+            connection, name, wanted.display, wanted.active, who, at, here.rng
+        )
+        facts = {"name": found.name, "display": found.display, "active": found.active}
+        return {**facts, "released": released}
 
-    return send(await here.change(await call_of(request, who, key), change))
+    answer = await here.change(await call_of(request, who, key), change)
+    here.keys.forget()
+    return send(answer)
 
 
 @router.post("/keys", status_code=201)
-async def add_key(wanted: NewKey, request: Request, here: Here, who: Lead) -> Response:
-    """A new key. The secret is shown in this answer only, so the answer is never kept for a replay."""
+async def add_key(
+    wanted: NewKey, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
+) -> Response:
+    """A new key. Its secret is in this answer only, and in a replay of it to the same key."""
+    own, salt = secret_of(request), secrets.token_hex(32)
 
     def change(connection: sa.Connection, at: float) -> dict[str, Any]:
-        made, secret = keys.create_key(connection, wanted.name, wanted.role, wanted.expert, at)
+        secret = keys.derived_secret(own, salt)
+        made, _ = keys.create_key(connection, wanted.name, wanted.role, wanted.expert, at, secret)
         trail.record(connection, "key added", at, who, None, None, wanted.expert, key=made, role=wanted.role)
-        return {
-            "id": made,
-            "name": wanted.name,
-            "role": wanted.role,
-            "expert": wanted.expert,
-            "secret": secret,
-        }
+        return {"id": made, "name": wanted.name, "role": wanted.role, "expert": wanted.expert, "salt": salt}
 
-    return send(await here.change(await call_of(request, who, None), change, 201))
+    answer = await here.change(await call_of(request, who, key), change, 201)
+    content = json.loads(answer.body)
+    content["secret"] = keys.derived_secret(own, content.pop("salt"))
+    return send(replace(answer, body=json.dumps(content)))
 
 
 @router.get("/keys")

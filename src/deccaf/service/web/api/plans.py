@@ -7,12 +7,12 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import sqlalchemy as sa
-from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from deccaf.data.config import ConstraintsTable
 from deccaf.service.decide import drafting, plans
+from deccaf.service.decide.draft import Draft
 from deccaf.service.decide.plans import PlanRecord
 from deccaf.service.ledger import shifts
 from deccaf.service.store.fields import CaseId, Maker, Strict
@@ -54,20 +54,21 @@ async def draft_plan(
     wanted: NewPlan, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
     """Draft the plan of least expected cost within everybody's limits. Nobody is bound by a draft."""
-    call = await call_of(request, who, key)
 
     def look(connection: sa.Connection) -> drafting.Waiting:
         shift = shifts.need_current(connection, time.time()) if wanted.shift is None else wanted.shift
         return drafting.waiting_cases(connection, shift, wanted.case_ids)
 
-    waiting = await to_thread.run_sync(here.read, look)
-    draft = await to_thread.run_sync(drafting.make_draft, waiting, here.models.active, wanted.constraints)
+    def draft() -> tuple[int, Draft]:
+        waiting = here.read(look)
+        return waiting.shift_id, drafting.make_draft(waiting, here.models.active, wanted.constraints)
 
-    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
-        made = plans.save_draft(connection, waiting.shift_id, draft, who, at)
-        return {"id": made, "state": "draft", "shift": waiting.shift_id, **draft.summary}
+    def change(connection: sa.Connection, at: float, made: tuple[int, Draft]) -> dict[str, Any]:
+        shift, drafted = made
+        plan = plans.save_draft(connection, shift, drafted, who, at)
+        return {"id": plan, "state": "draft", "shift": shift, **drafted.summary}
 
-    return send(await here.change(call, change, 201))
+    return send(await here.prepared_change(await call_of(request, who, key), draft, change, 201))
 
 
 @router.get("")

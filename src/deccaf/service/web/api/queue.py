@@ -69,7 +69,7 @@ async def next_case(
         return {**case_json(case, reviewer), "claimed_until": as_time(claim.claimed_until)}
 
     answer = await here.change(await call_of(request, who, key), change)
-    return Response(status_code=204) if answer.body == "null" else send(answer)
+    return send(answer)
 
 
 @router.get("/queue")
@@ -95,9 +95,9 @@ async def decide(
 ) -> Response:
     """Decide a case that is yours; once."""
     me = MACHINE if who.role == "machine" else _expert(who, wanted.expert)
-    decision = known_class(wanted.decision, classes_of(here))
 
     def change(connection: sa.Connection, at: float) -> dict[str, Any]:
+        decision = known_class(wanted.decision, classes_of(here))
         claims.decide(connection, case_id, me, decision, wanted.seconds, who, at)
         return {"case_id": case_id, "status": "decided", "maker": me, "decision": wanted.decision}
 

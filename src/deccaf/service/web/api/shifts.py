@@ -7,10 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
-from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
 from deccaf.service.decide import pricing
+from deccaf.service.decide.pricing import NewPrices
 from deccaf.service.ledger import roster, shifts
 from deccaf.service.ledger.roster import RosterChange
 from deccaf.service.ledger.shifts import NewShift, Shift, ShiftChange
@@ -88,10 +88,17 @@ async def change_roster(
 
 
 @router.post("/shifts/{shift_id}/reprice")
-async def reprice(shift_id: Id, here: Here, who: Lead) -> dict[str, Any]:
+async def reprice(
+    shift_id: Id, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
+) -> Response:
     """Renew the bid prices now instead of in a few seconds."""
-    renewed = await to_thread.run_sync(pricing.renew, here.engine, here.writer, shift_id)
-    return {"renewed": renewed, **await to_thread.run_sync(here.read, lambda c: _with_roster(c, shift_id))}
+
+    def change(connection: sa.Connection, at: float, new: NewPrices | None) -> dict[str, Any]:
+        renewed = new is not None and pricing.put_in_force(connection, new, at)
+        return {"renewed": renewed, **_with_roster(connection, shift_id)}
+
+    reckon = lambda: pricing.reckon(here.engine, shift_id, time.time())  # noqa: E731
+    return send(await here.prepared_change(await call_of(request, who, key), reckon, change))
 
 
 @router.get("/current-shift")

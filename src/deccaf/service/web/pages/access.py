@@ -11,19 +11,21 @@ import hmac
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 from anyio import to_thread
 from fastapi import Depends, Request
-from starlette.datastructures import FormData
+from starlette.datastructures import FormData, UploadFile
 
 from deccaf.service.core import Service
 from deccaf.service.errors import RefusedError
 from deccaf.service.store import sessions
 from deccaf.service.store.keys import Actor
+from deccaf.service.web.admission import COOKIE
 
-COOKIE = "deccaf_session"
 FORM_FIELDS = 5_000
+_COPY = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -78,3 +80,12 @@ async def checked_form(request: Request, visitor: Visitor | None) -> FormData:
     ):
         raise RefusedError(403, "stale-form", "this form is out of date; load the page again and repeat")
     return form
+
+
+async def keep_upload(file: UploadFile, folder: Path, suffix: str) -> Path:
+    """Write an uploaded file where a reader finds it."""
+    path = folder / f"upload{suffix}"
+    with path.open("wb") as out:
+        while part := await file.read(_COPY):
+            out.write(part)
+    return path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 import time
 from pathlib import Path
 
@@ -12,14 +11,14 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 from starlette.datastructures import UploadFile
 
-from deccaf.service.decide import registry
 from deccaf.service.errors import invalid
 from deccaf.service.imports import reading
 from deccaf.service.jobs import backtest, kinds, records
 from deccaf.service.ledger import versions
 from deccaf.service.monitor.model_report import report_versions
-from deccaf.service.web.common import Here, Id
-from deccaf.service.web.pages.access import LeadHere, checked_form
+from deccaf.service.store.scratch import scratch_folder
+from deccaf.service.web.common import Here, Id, in_reader
+from deccaf.service.web.pages.access import LeadHere, checked_form, keep_upload
 from deccaf.service.web.pages.render import PageRoute, go, page
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -84,15 +83,13 @@ async def upload(request: Request, here: Here, visitor: LeadHere) -> Response:
     file = form.get("file")
     if not isinstance(file, UploadFile) or not file.filename:
         raise invalid("no-file", "choose a model file (.deccaf) first")
-    with tempfile.TemporaryDirectory(prefix="deccaf-upload-") as folder:
-        path = Path(folder) / "upload.deccaf"
-        path.write_bytes(await file.read())
-        await to_thread.run_sync(reading.check_model, path)
+    with scratch_folder() as folder:
+        path = await keep_upload(file, folder, ".deccaf")
+        facts = await in_reader(reading.check_model, path)
         content = path.read_bytes()
-    found = await to_thread.run_sync(registry.load, content)
     digest = hashlib.sha256(content).hexdigest()
     name = "".join(ch for ch in Path(file.filename).stem if ch.isprintable())[:100] or "model"
-    facts, who = found.training_, visitor.actor
+    who = visitor.actor
     await here.writer.run(
         lambda c: versions.add_version(c, name, "upload", digest, content, facts, who, time.time())
     )

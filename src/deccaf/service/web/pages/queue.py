@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from deccaf.service.core import Service
 from deccaf.service.errors import RefusedError, invalid
-from deccaf.service.ledger import claims
+from deccaf.service.ledger import claims, people
 from deccaf.service.store.fields import MAKER
 from deccaf.service.web.common import Here, classes_of, known_class
 from deccaf.service.web.pages.access import AnyoneHere, Visitor, checked_form
@@ -50,6 +50,7 @@ async def decide(request: Request, here: Here, visitor: AnyoneHere) -> Response:
 
     def change(connection: sa.Connection) -> None:
         at = time.time()
+        people.take_turn(connection, me)  # a person's turn comes before the shift's
         if decision is None:
             claims.hand_back(connection, case_id, me, "handed back", visitor.actor, at, here.rng)
         else:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
 from anyio import to_thread
@@ -18,20 +15,20 @@ from deccaf.data.config import Config
 from deccaf.errors import ConfigError
 from deccaf.service.core import Service
 from deccaf.service.errors import invalid
-from deccaf.service.imports import case_import, past_import, reading
+from deccaf.service.imports import case_import, past_import
+from deccaf.service.imports.case_import import Checked
 from deccaf.service.jobs import kinds
 from deccaf.service.jobs.learning import SETTING
 from deccaf.service.ledger import shifts, trail
 from deccaf.service.ledger.shifts import NewShift, RosterPlace
 from deccaf.service.monitor.installation import Installation, read_installation
+from deccaf.service.store.scratch import scratch_folder
 from deccaf.service.store.settings import write_setting
-from deccaf.service.web.common import Here
-from deccaf.service.web.pages.access import LeadHere, checked_form
+from deccaf.service.web.common import Here, in_reader
+from deccaf.service.web.pages.access import LeadHere, Visitor, checked_form, keep_upload
 from deccaf.service.web.pages.render import PageRoute, go, page
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-
-_COPY = 1 << 20
 
 
 @router.get("/setup")
@@ -52,11 +49,14 @@ def progress(here: Here, visitor: LeadHere) -> Response:
 async def bring_history(request: Request, here: Here, visitor: LeadHere) -> Response:
     """A file of decided and labelled cases: checked first (preview), then entered."""
     form = await checked_form(request, visitor)
-    frame, name = await _table(here, form)
-    past = await to_thread.run_sync(past_import.check_past, frame)
-    if form.get("do") != "enter":
+    file, name, look = _file(form), _file_name(form), form.get("do") != "enter"
+    with scratch_folder() as folder:
+        path = await keep_upload(file, folder, _suffix(name))
+        size = (here.limits.rows, here.limits.columns)
+        past = await in_reader(past_import.read_past, path, folder / "rows", size, look=look)
+    if look:
         checked = await to_thread.run_sync(here.read, lambda c: case_import.without_known(c, past.checked))
-        return _preview(visitor, checked, frame, sorted(set(past.experts)))
+        return _preview(visitor, checked, sorted(set(past.experts)))
     await here.writer.run(lambda c: past_import.enter_past(c, past, name, visitor.actor, time.time()))
     return go("/setup#model")
 
@@ -98,11 +98,14 @@ async def open_shift(request: Request, here: Here, visitor: LeadHere) -> Respons
 async def bring_cases(request: Request, here: Here, visitor: LeadHere) -> Response:
     """A file of cases for the next plan: checked first (preview), then entered."""
     form = await checked_form(request, visitor)
-    frame, name = await _table(here, form)
-    first = await to_thread.run_sync(case_import.check_frame, frame, here.models.active)
-    if form.get("do") != "enter":
+    file, name, look = _file(form), _file_name(form), form.get("do") != "enter"
+    with scratch_folder() as folder:
+        path = await keep_upload(file, folder, _suffix(name))
+        size, model = (here.limits.rows, here.limits.columns), here.models.active
+        first = await in_reader(case_import.read_cases, path, folder / "rows", size, model, look=look)
+    if look:
         checked = await to_thread.run_sync(here.read, lambda c: case_import.without_known(c, first))
-        return _preview(visitor, checked, frame, [])
+        return _preview(visitor, checked, [])
 
     def change(connection: sa.Connection) -> None:
         checked = case_import.without_known(connection, first)
@@ -140,30 +143,29 @@ def _shift(form: FormData, start: datetime) -> NewShift:
     )
 
 
-async def _table(here: Service, form: FormData) -> tuple[Any, str]:
-    """The uploaded file as a frame, read where it can do no harm."""
+def _file(form: FormData) -> UploadFile:
     file = form.get("file")
     if not isinstance(file, UploadFile) or not file.filename:
         raise invalid("no-file", "choose a CSV or parquet file first")
-    name = file.filename
-    suffix = ".parquet" if name.lower().endswith(".parquet") else ".csv"
-    with tempfile.TemporaryDirectory(prefix="deccaf-upload-") as folder:
-        path = Path(folder) / f"upload{suffix}"
-        with path.open("wb") as out:
-            while part := await file.read(_COPY):
-                out.write(part)
-        frame = await to_thread.run_sync(reading.read_table, path, here.limits.rows, here.limits.columns)
-    return frame, "".join(ch for ch in name if ch.isprintable())[:200]
+    return file
 
 
-def _preview(visitor: Any, checked: case_import.Checked, frame: Any, experts: list[str]) -> Response:
-    head = frame.head(5).astype("object").where(frame.head(5).notna(), None)
+def _file_name(form: FormData) -> str:
+    return "".join(ch for ch in _file(form).filename or "" if ch.isprintable())[:200]
+
+
+def _suffix(name: str) -> str:
+    return ".parquet" if name.lower().endswith(".parquet") else ".csv"
+
+
+def _preview(visitor: Visitor, checked: Checked, experts: list[str]) -> Response:
+    columns = list(checked.head[0]) if checked.head else []
     return page(
         "preview.html",
         visitor,
         checked=checked,
         errors=checked.errors[:20],
-        columns=[str(name) for name in head.columns],
-        rows=head.to_numpy().tolist(),
+        columns=columns,
+        rows=[list(row.values()) for row in checked.head],
         experts=experts,
     )

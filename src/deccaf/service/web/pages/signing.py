@@ -11,8 +11,9 @@ from fastapi.responses import FileResponse
 
 from deccaf.service.errors import RefusedError, not_found
 from deccaf.service.store.sessions import SESSION_SECONDS, close_session, open_session
+from deccaf.service.web.admission import COOKIE, SIGN_IN
 from deccaf.service.web.common import Here
-from deccaf.service.web.pages.access import COOKIE, AnyoneHere, checked_form
+from deccaf.service.web.pages.access import AnyoneHere, checked_form
 from deccaf.service.web.pages.render import PageRoute, go, page
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -29,7 +30,7 @@ def static_file(name: str) -> Response:
     return FileResponse(_FILES[name])
 
 
-@router.post("/sign-in")
+@router.post(SIGN_IN)
 async def sign_in(request: Request, here: Here) -> Response:
     """A key becomes a session; the key itself is never in a cookie."""
     form = await checked_form(request, None)
@@ -39,6 +40,7 @@ async def sign_in(request: Request, here: Here) -> Response:
     except RefusedError as error:
         if error.status != 401:
             raise
+        await request.app.state.refusals.slow_down(request)
         return page("sign_in.html", None, 401, wrong="This key is not known, or was revoked.")
     if actor.role == "machine":
         return page("sign_in.html", None, 403, wrong="This key belongs to a program; pages are for people.")

@@ -35,11 +35,15 @@ class Person:
     load: MakerLoad
     per_hour: float
     """Cases that they decide in an hour."""
+    left: int
+    """Cases of the day that nobody has decided yet."""
+    at_stake: float
+    """What these are expected to cost as things are: nobody can save more."""
 
     @property
     def hour(self) -> float:
-        """What the next hour would save."""
-        return self.load.price * self.per_hour
+        """What the next hour would save at most."""
+        return min(self.load.price * min(self.per_hour, self.left), self.at_stake)
 
 
 @router.get("/")
@@ -126,7 +130,8 @@ def _numbers(here: Service) -> dict[str, Any]:
     waiting, shift, day, pace = here.read(look)
     if shift is None or day is None:
         return {"waiting": waiting, "shift": None, "alerts": alerts, "model": model, "people": []}
-    team = [Person(load, _per_hour(load, shift, pace.get(load.maker))) for load in day.makers]
+    left, at_stake = _undecided(day, shift)
+    team = [Person(load, _per_hour(load, shift, pace.get(load.maker)), left, at_stake) for load in day.makers]
     return {
         "waiting": waiting,
         "shift": shift,
@@ -143,6 +148,13 @@ def _numbers(here: Service) -> dict[str, Any]:
 def _per_hour(load: MakerLoad, shift: Shift, seconds: float | None) -> float:
     """Cases an hour: by the pace of this shift, else by the capacity."""
     return 3600.0 / seconds if seconds else (load.capacity or 0) / (shift.hours or DEFAULT_HOURS)
+
+
+def _undecided(day: ShiftReport, shift: Shift) -> tuple[int, float]:
+    """Cases of the day that are still to be decided, those to come among them, and what they should cost."""
+    whole = max(shift.expected_cases or 0, day.assigned + day.waiting)
+    left = whole - day.decided
+    return left, left * day.expected_cost / day.assigned if day.assigned else 0.0
 
 
 def _overload(waiting: int, makers: list[MakerLoad]) -> list[Alert]:

@@ -1,0 +1,417 @@
+"""What the ledger should answer and hold, in plain Python: no database, no HTTP, one request after another.
+
+`Ledger.after(request, answer, seen)` is the ledger after a request that was answered so, or the reason why no
+such answer could have been given. A history is right if some order of the requests that ran at the same time
+explains all their answers and what is on record afterwards (`explain`): every request then took effect at one
+moment between its sending and its answer.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import permutations
+from typing import Any
+
+MACHINE = "machine"
+NAMED = ("key-reused", "unknown-class", "out-of-use")
+"""Refusals that must be given for this very reason; of others the status says enough."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a client asks for; `args` are those of the method of `Ledger` that `kind` names."""
+
+    kind: str
+    args: Mapping[str, Any]
+    client: str = "lead"
+    key: str | None = None
+
+    @property
+    def content(self) -> str:
+        """What makes two requests the same."""
+        return json.dumps([self.kind, self.args], sort_keys=True)
+
+    def __str__(self) -> str:
+        words = ", ".join(f"{name}={value}" for name, value in self.args.items())
+        return f"{self.client}: {self.kind}({words})" + (f" under {self.key}" if self.key else "")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    text: str = ""
+    replayed: bool = False
+
+    @property
+    def body(self) -> dict[str, Any]:
+        found = json.loads(self.text or "{}")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def problem(self) -> str:
+        return str(self.body.get("type", "")).removeprefix("urn:deccaf:problem:")
+
+    def __str__(self) -> str:
+        return f"{self.status} {self.text[:300]}" + (" (replayed)" if self.replayed else "")
+
+
+class RefusedError(Exception):
+    """The model refuses a request."""
+
+    def __init__(self, status: int, kind: str) -> None:
+        super().__init__(f"{status} {kind}")
+        self.status, self.kind = status, kind
+
+
+@dataclass
+class Seat:
+    capacity: int | None
+    used: int = 0
+    absent: bool = False
+    active: bool = True
+
+    @property
+    def has_room(self) -> bool:
+        free = self.capacity is None or self.used < self.capacity
+        return free and self.active and not self.absent
+
+
+@dataclass
+class Case:
+    losses: dict[str, float]
+    says: Any
+    excluded: list[str] = field(default_factory=list)
+    status: str = "waiting"
+    maker: str | None = None
+    state: str | None = None
+    turn: int = 0
+    """When it was given to its maker: queues are worked through in this order."""
+    decision: Any = None
+    labels: list[Any] = field(default_factory=list)
+
+
+@dataclass
+class Plan:
+    state: str
+    rows: dict[str, str]
+    """Who would get which case."""
+    labelled: frozenset[str]
+    """Cases whose label was known when it was drafted."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is on record after some requests: what the model must arrive at, and what it cannot foresee."""
+
+    cases: dict[str, Any]
+    seats: dict[str, Any]
+    plans: dict[int, str]
+    prices: dict[str, float]
+    drafts: dict[int, dict[str, str]]
+    """The rows of plans that are drafts."""
+
+
+@dataclass
+class Ledger:
+    """One shift and everything that happens in it."""
+
+    seats: dict[str, Seat]
+    prices: dict[str, float]
+    classes: tuple[Any, ...] = ()
+    """What may be decided; empty: anything."""
+    is_open: bool = True
+    cases: dict[str, Case] = field(default_factory=dict)
+    plans: dict[int, Plan] = field(default_factory=dict)
+    answers: dict[tuple[str, str], tuple[str, Answer]] = field(default_factory=dict)
+    teams: frozenset[str] = frozenset()
+    turn: int = 0
+
+    def after(self, request: Request, answer: Answer, seen: Seen, alone: bool = False) -> Ledger | str:
+        """The ledger after a request that was answered so; a text: why that answer is wrong."""
+        seat = self.seats.get(request.client)
+        if seat is not None and not seat.active and (alone or answer.status == 403):
+            wrong = _differs(answer, 403, {}, "out-of-use")
+            return wrong or self
+        before = None if request.key is None else self.answers.get((request.client, request.key))
+        if before is not None:
+            return self._again(request, answer, *before)
+        then = copy.deepcopy(self)
+        try:
+            status, fields = getattr(then, request.kind)(answer=answer, seen=seen, **request.args)
+        except RefusedError as refused:
+            return _differs(answer, refused.status, {}, refused.kind) or self
+        wrong = _differs(answer, status, fields, "")
+        if wrong is None and answer.replayed:
+            wrong = "is called a replay, and nothing was answered before"
+        if wrong is not None:
+            return wrong
+        if request.key is not None:
+            then.answers[request.client, request.key] = (request.content, answer)
+        return then
+
+    def view(self) -> tuple[dict[str, Any], dict[str, Any], dict[int, str]]:
+        """What must be on record: of cases, seats and plans."""
+        cases = {
+            name: (c.status, c.maker, c.state, sorted(c.excluded), c.decision, tuple(c.labels))
+            for name, c in self.cases.items()
+        }
+        seats = {name: (s.capacity, s.used, s.absent) for name, s in self.seats.items()}
+        return cases, seats, {number: plan.state for number, plan in self.plans.items()}
+
+    def _again(self, request: Request, answer: Answer, content: str, first: Answer) -> Ledger | str:
+        if request.content != content:
+            return _differs(answer, 422, {}, "key-reused") or self
+        if (answer.status, answer.text) != (first.status, first.text):
+            return f"the answer before was {first}"
+        # an answer without a body (204) has no headers to say that it is a replay
+        return self if answer.replayed or answer.status == 204 else "is not called a replay"
+
+    # --- the requests: each gives the status and what the answer must hold, or raises --------------------
+
+    def case(self, name: str, losses: dict[str, float], says: Any, excluded: list[str], **_: Any) -> Any:
+        self._check_class(says)
+        if name in self.cases:
+            raise RefusedError(409, "known-case")
+        self.cases[name] = Case(losses, says, list(excluded))
+        return self._place(name)
+
+    def bulk(self, cases: Sequence[tuple[str, dict[str, float], Any]], **_: Any) -> Any:
+        if any(self._unknown_class(says) for _, _, says in cases):
+            raise RefusedError(422, "bad-rows")
+        if any(name in self.cases for name, _, _ in cases):
+            raise RefusedError(409, "known-case")
+        for name, losses, says in cases:
+            self.cases[name] = Case(losses, says)
+        return 201, {"accepted": len(cases)}
+
+    def import_file(self, names: Sequence[str], **_: Any) -> Any:
+        if any(name in self.cases for name in names):
+            raise RefusedError(422, "bad-rows")
+        self.cases |= {name: Case({}, None) for name in names}
+        return 201, {"accepted": len(names), "rejected": 0}
+
+    def label(self, labels: Mapping[str, Any], **_: Any) -> Any:
+        for value in labels.values():
+            self._check_class(value)
+        if any(name not in self.cases for name in labels):
+            raise RefusedError(404, "not-found")
+        for name, value in labels.items():
+            self.cases[name].labels.append(value)
+        return 200, {"accepted": len(labels)}
+
+    def next_case(self, maker: str, **_: Any) -> Any:
+        mine = [(c.turn, name) for name, c in self.cases.items() if c.maker == maker]
+        for state in ("claimed", "assigned"):
+            found = sorted((turn, name) for turn, name in mine if self.cases[name].state == state)
+            if found:
+                self.cases[found[0][1]].state = "claimed"
+                return 200, {"case_id": found[0][1], "status": "assigned"}
+        return 204, {}
+
+    def decide(self, name: str, maker: str, decision: Any, **_: Any) -> Any:
+        self._check_class(decision)
+        case = self._theirs(name, maker)
+        case.status, case.state, case.decision = "decided", "decided", decision
+        return 200, {"case_id": name, "status": "decided", "maker": maker, "decision": decision}
+
+    def hand_back(self, name: str, maker: str, answer: Answer, **_: Any) -> Any:
+        self._theirs(name, maker)
+        _, fields = self._move(name)
+        told = (
+            ("case_id", "status", "maker") if "maker" in answer.body else ("case_id",)
+        )  # a lead is told more
+        return 200, {key: fields.get(key) for key in told}
+
+    def plan(self, names: Sequence[str], answer: Answer, seen: Seen) -> Any:
+        if not self.is_open:
+            raise RefusedError(409, "shift-closed")
+        if any(name not in self.cases or self.cases[name].status != "waiting" for name in names):
+            raise RefusedError(409, "not-waiting")
+        number = answer.body.get("id", 0)
+        rows = seen.drafts.get(number, {})
+        for name, maker in rows.items():
+            if maker in self.cases[name].excluded or not self.seats[maker].has_room:
+                return 0, {f"{name} is given to": f"{maker}, who may not get it"}
+        labelled = frozenset(name for name in names if self.cases[name].labels)
+        self.plans[number] = Plan("draft", dict(rows), labelled)
+        return 201, {"state": "draft"}
+
+    def commit(self, number: int, seen: Seen, **_: Any) -> Any:
+        plan = self._draft(number)
+        if not self.is_open:
+            raise RefusedError(409, "shift-closed")
+        for name, maker in plan.rows.items():
+            case = self.cases[name]
+            if (
+                case.status != "waiting"
+                or maker in case.excluded
+                or (case.labels and name not in plan.labelled)
+            ):
+                raise RefusedError(409, "plan-stale")
+        for maker, count in Counter(plan.rows.values()).items():
+            seat = self.seats[maker]
+            full = seat.capacity is not None and seat.used + count > seat.capacity
+            if full or seat.absent or not seat.active:
+                raise RefusedError(409, "plan-stale")
+        for name, maker in plan.rows.items():
+            self._give(name, maker)
+        plan.state, self.prices = "committed", dict(seen.prices)
+        return 200, {"id": number, "state": "committed"}
+
+    def discard(self, number: int, **_: Any) -> Any:
+        self._draft(number).state = "discarded"
+        return 200, {"id": number, "state": "discarded"}
+
+    def roster(self, maker: str, capacity: int | None, absent: bool | None, release: bool, **_: Any) -> Any:
+        seat = self.seats[maker]
+        capacity = seat.capacity if capacity is None else capacity
+        assert capacity is not None, "people have a limit here"
+        away = seat.absent if absent is None else absent
+        seat.absent, moved = True, []
+        if release:
+            excess = None if away else max(seat.used - capacity, 0)
+            theirs = sorted(self._held(maker, "assigned"), key=lambda name: -self.cases[name].turn)
+            moved = theirs if excess is None else theirs[:excess]
+            for name in moved:
+                self._move(name)
+        if seat.used > capacity:
+            raise RefusedError(409, "capacity-below-used")
+        seat.capacity, seat.absent = capacity, away
+        return 200, {"released": len(moved)}
+
+    def shift(self, state: str, **_: Any) -> Any:
+        self.is_open = state == "open"
+        return 200, {"state": state}
+
+    def person(self, maker: str, active: bool, **_: Any) -> Any:
+        self.seats[maker].active = active
+        if not active:
+            for name in sorted(self._held(maker, "assigned", "claimed"), key=lambda n: -self.cases[n].turn):
+                self._move(name)
+        return 200, {"active": active}
+
+    def team(self, name: str, **_: Any) -> Any:
+        if name in self.teams:
+            raise RefusedError(409, "known-team")
+        self.teams |= {name}
+        return 201, {"name": name}
+
+    def activate(self, number: int, classes: Sequence[Any], **_: Any) -> Any:
+        self.classes = tuple(classes)
+        return 200, {"active": number}
+
+    def report(self, **_: Any) -> Any:
+        return 200, {"sound": True}
+
+    # --- what they share ------------------------------------------------------------------------------------
+
+    def _unknown_class(self, value: Any) -> bool:
+        return value is not None and bool(self.classes) and value not in self.classes
+
+    def _check_class(self, value: Any) -> None:
+        if self._unknown_class(value):
+            raise RefusedError(422, "unknown-class")
+
+    def _theirs(self, name: str, maker: str) -> Case:
+        if name not in self.cases:
+            raise RefusedError(404, "not-found")
+        case = self.cases[name]
+        if case.maker != maker or case.state not in ("assigned", "claimed"):
+            raise RefusedError(409, "not-assigned")
+        return case
+
+    def _draft(self, number: int) -> Plan:
+        if number not in self.plans:
+            raise RefusedError(404, "not-found")
+        if self.plans[number].state != "draft":
+            raise RefusedError(409, "plan-not-draft")
+        return self.plans[number]
+
+    def _held(self, maker: str, *states: str) -> list[str]:
+        return [name for name, c in self.cases.items() if c.maker == maker and c.state in states]
+
+    def _move(self, name: str) -> Any:
+        """Take a case from whoever has it and give it to the next best."""
+        case = self.cases[name]
+        assert case.maker is not None
+        self.seats[case.maker].used -= 1
+        case.excluded = list(dict.fromkeys([*case.excluded, case.maker]))
+        case.status, case.maker, case.state = "waiting", None, None
+        return self._place(name)
+
+    def _place(self, name: str) -> Any:
+        """Least loss + price among those who may get it and have room."""
+        case = self.cases[name]
+        able = [
+            (case.losses[maker] + self.prices[maker], maker != MACHINE, maker)
+            for maker, seat in self.seats.items()
+            if seat.has_room and maker in case.losses and maker not in case.excluded
+        ]
+        if not able or not self.is_open:
+            return 202, {"case_id": name, "status": "waiting"}
+        self._give(name, min(able)[2])
+        found = {"case_id": name, "status": case.status, "maker": case.maker, "decision": case.decision}
+        return 201, found
+
+    def _give(self, name: str, maker: str) -> None:
+        case = self.cases[name]
+        self.turn += 1
+        self.seats[maker].used += 1
+        case.maker, case.state, case.status, case.turn = maker, "assigned", "assigned", self.turn
+        if maker == MACHINE and case.says is not None:
+            case.state, case.status, case.decision = "decided", "decided", case.says
+
+
+def explain(
+    ledgers: Iterable[Ledger], sent: Sequence[tuple[Request, Answer]], seen: Seen
+) -> tuple[list[Ledger], list[str]]:
+    """Every ledger that some order of the requests leads to and that is what was seen; else what is wrong."""
+    found: dict[str, Ledger] = {}
+    wrong: Counter[str] = Counter()
+    for ledger in ledgers:
+        for order in permutations(sent):
+            then: Ledger | str = ledger
+            for request, answer in order:
+                assert isinstance(then, Ledger)
+                then = then.after(request, answer, seen, alone=len(sent) == 1)
+                if isinstance(then, str):
+                    wrong[f"{request} -> {answer}: {then}"] += 1
+                    break
+            if isinstance(then, Ledger):
+                differences = _differences(then, seen)
+                if differences:
+                    wrong[differences] += 1
+                else:
+                    found.setdefault(repr(replace(then, answers={})), then)
+    return list(found.values()), [text for text, _ in wrong.most_common(3)]
+
+
+def _differs(answer: Answer, status: int, fields: Mapping[str, Any], kind: str) -> str | None:
+    """How an answer is not the one that the model gives."""
+    if answer.status != status:
+        return f"{status} {kind} was expected" + (f" {dict(fields)}" if fields else "")
+    if kind in NAMED and answer.problem != kind:
+        return f"the problem should be {kind}"
+    body = answer.body
+    odd = {name: value for name, value in fields.items() if body.get(name) != value}
+    return f"expected {odd}" if odd else None
+
+
+def _differences(ledger: Ledger, seen: Seen) -> str:
+    """What is on record and should not be."""
+    for what, mine, theirs in zip(
+        ("case", "seat", "plan"), ledger.view(), (seen.cases, seen.seats, seen.plans), strict=True
+    ):
+        if mine != theirs:
+            odd = sorted({str(n) for n in {*mine, *theirs} if mine.get(n) != theirs.get(n)})  # type: ignore[attr-defined]
+            pairs = [(n, mine.get(n), theirs.get(n)) for n in {*mine, *theirs} if str(n) == odd[0]]  # type: ignore[attr-defined]
+            return f"{what} {odd[0]}: the model has {pairs[0][1]}, the ledger {pairs[0][2]}"
+    if ledger.prices != seen.prices:
+        return f"prices: the model has {ledger.prices}, the ledger {seen.prices}"
+    return ""
