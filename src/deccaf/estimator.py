@@ -40,6 +40,7 @@ from deccaf.models.blending.holdout import described, holdouts
 from deccaf.models.methods import METHODS, Learned, Scores, Settings, learn
 from deccaf.models.model_file import read_model_file, write_model_file
 from deccaf.models.protocols import CasePart, DecisionPart
+from deccaf.models.texts.spaces import encoded, spaces_from_dict, spaces_to_dict, with_spaces
 from deccaf.planning.constraints import needs_opinions, read_constraints
 from deccaf.planning.explain import Explanation, explain_case
 from deccaf.planning.intake import Chunk, Intake, stacked
@@ -377,11 +378,13 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         found, makers = self._score(one, experts), [MACHINE, *experts]
         return explain_case(
             self.learned_,
-            one.features.set_axis([name]),
+            self.schema_,
+            one,
             pd.Series(found.loss[0], index=makers),
             pd.Series(found.objective[0], index=makers),
             found.p[0],
             self.classes_.tolist(),
+            self.costs_.array(one.amounts),
             choice,
         )
 
@@ -427,6 +430,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
                 if self.columns is None
                 else self.columns.model_dump(mode="json", exclude_unset=True),
                 "learned": self.learned_.to_dict(),
+                **({"spaces": spaces_to_dict(self.schema_)} if self.schema_.spaces else {}),
             },
             schema=self.schema_.to_dict(),
             training=self.training_,
@@ -454,7 +458,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         model = cls(costs, **{name: _as_tuple(value) for name, value in data["settings"].items()})
         model._check_settings()
         model.costs_, model.classes_ = costs, np.array(data["classes"])
-        model.schema_ = Schema.from_dict(manifest["schema"])
+        model.schema_ = spaces_from_dict(Schema.from_dict(manifest["schema"]), data.get("spaces") or {})
         model.learned_ = Learned.from_dict(data["learned"])
         model.experts_, model.training_ = model.learned_.experts, manifest["training"]
         model.n_features_in_ = int(data["width"])
@@ -532,7 +536,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         """Scores of as many cases at a time as memory is meant for."""
         if experts and not self.experts_:
             raise ConfigError(f"the model learned from no decisions, so nothing is known of {experts[0]!r}")
-        rows = max(1, CELLS // max(len(experts) * len(self.classes_) ** 2, len(self.schema_.names)))
+        rows = max(1, CELLS // max(len(experts) * len(self.classes_) ** 2, len(self.schema_.origin())))
         for chunk in intake.chunks(self._checked(X), rows):
             if len(chunk):
                 nothing = no_scores(len(chunk), len(experts), len(self.classes_))
@@ -621,10 +625,21 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
             seed=self.seed,
             step=step,
         )
-        self.costs_, self.schema_, self.columns_ = costs, history.schema, self._roles()
-        self.learned_: Learned = learn(history, settings, costs, classifier)
+        self.costs_, self.columns_ = costs, self._roles()
+        if history.schema.wide:
+            step("Reading texts and vectors")
+        self.schema_ = with_spaces(history.schema, history.features, self.seed)
+        ready = encoded(history, self.schema_)
+        self.learned_: Learned = learn(ready, settings, costs, classifier)
         self.experts_, self.pace_ = self.learned_.experts, history.pace
-        self.training_ = training_facts(history, self.method, costs) | {"held_out": self._held_out(history)}
+        told = ready.features[self.schema_.told]
+        facts = training_facts(history, self.method, costs, told) | {"held_out": self._held_out(history)}
+        for feature in self.schema_.wide:
+            space = self.schema_.spaces[feature.name]
+            for column in set(space.told) - {space.familiar}:  # a short text is no other text
+                del facts["profile"][column]
+            facts["profile"][space.familiar] |= {"of": feature.name, "kind": feature.kind}
+        self.training_ = facts
         return self
 
     def _held_out(self, history: History) -> str:

@@ -270,9 +270,9 @@ def _kinds(columns: Columns, costs: Costs | None, schema: Schema | None) -> tupl
     """Which columns of a file of cases are text whatever they look like: names, and categories."""
     typed = {*(columns.features or ()), columns.label, columns.time, *(costs.columns if costs else ())}
     names = [columns.case, "batch", *[name for name in columns.group if name not in typed]]
-    category = [*columns.categorical]
+    category = [*columns.categorical, *columns.text]
     if schema is not None:
-        category += [feature.name for feature in schema.features if feature.kind == "category"]
+        category += [feature.name for feature in schema.features if feature.kind in ("category", "text")]
     if columns.time_format is not None:
         category.append(columns.time)
     if costs is not None and all(isinstance(name, str) for name in costs.classes):
