@@ -17,15 +17,22 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from deccaf import Capacity, Cases, Columns, Costs, DataError, DeCCaF, ModelFileError
+from deccaf import Capacity, Cases, Columns, Costs, DataError, DeCCaF, History, ModelFileError
 from deccaf.data.rows import CaseRows, check_row
 from deccaf.data.schema import Schema
 from deccaf.data.words import LONGEST, words
 from deccaf.errors import DeccafWarning
+from deccaf.estimator import learn_from
 from deccaf.models.model_file import read_model_file, write_model_file
 from deccaf.models.texts.text_space import TextSpace
 from deccaf.models.texts.vector_space import VectorSpace
+from deccaf.service.imports import past_import
+from deccaf.service.jobs.learning import read_lesson
+from deccaf.service.store import database
+from deccaf.service.store.keys import Actor
 from deccaf.simulate.posts import Posts, simulate_posts
+from pages_world import Person, new_key
+from service_world import EXPERTS, world
 
 COSTS = Costs.binary(1.0, 2.0)
 QUICK = {"case_parts": ("logistic",), "decision_parts": ("rates", "pooled")}
@@ -203,9 +210,9 @@ def test_vectors_are_the_same_from_every_format(tmp_path: Path) -> None:
 
 def test_a_space_is_learned_from_the_training_cases_alone(posts: Posts) -> None:
     texts = posts.frame["post"].copy()
-    texts.iloc[1_800:] += " unheardof"
+    texts.iloc[400:] += " unheardof"
     spoiled = replace(posts, frame=posts.frame.assign(post=texts))
-    model = fitted(spoiled, ["score", "post"], decision_parts=("rates",))
+    model = fitted(spoiled, ["score", "post"], rows=400, decision_parts=("rates",))
     space = model.schema_.spaces["post"]
     assert isinstance(space, TextSpace)
     assert "unheardof" not in space.words
@@ -407,3 +414,74 @@ def test_explain_and_init_read_a_named_pipe_once(posts: Posts, model: DeCCaF, ru
         assert code in (0, 3), err
         assert "no such file" not in err
         assert not writer.is_alive()
+
+
+# The service
+
+
+def test_the_service_takes_texts_and_vectors(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    past = simulate_posts(300, topics=3, words=15, seed=5)
+    frame = past.frame.assign(e=list(rng.normal(size=(300, 4)).round(3)))
+    people = dict(zip(past.moderators, EXPERTS, strict=True))
+    who = [people[name] for name in past.moderator]
+    model = DeCCaF(COSTS, case_parts=("logistic",), decision_parts=("rates",))
+    model.fit(frame, past.truth, expert=who, decision=past.decision).save(tmp_path / "m.deccaf")
+    new = [{"score": 0.1, "post": row.post, "e": list(row.e)} for row in frame.head(5).itertuples()]
+    new[0]["post"] = "word1 <b>bold</b>\n" + "word2 " * 100
+    with world(f"sqlite:///{tmp_path}/d.db", {"ann": 9, "bob": 9}, housekeeping=False) as desk:
+        content = (tmp_path / "m.deccaf").read_bytes()
+        made = desk.lead.post("/v1/models?name=m", content=content)
+        assert made.status_code == 201, made.text
+        desk.lead.post(f"/v1/models/{made.json()['id']}/activate")
+        for number, features in enumerate(new):
+            sent = desk.machine.post("/v1/cases", json={"case_id": f"c{number}", "features": features})
+            assert sent.status_code in (201, 202), sent.text
+        for spoiled in ({**new[1], "e": [1.0, 2.0]}, {**new[1], "post": [1.0]}):
+            refused = desk.machine.post("/v1/cases", json={"case_id": "x", "features": spoiled})
+            assert refused.status_code == 422
+        loss = model.expected_loss(pd.DataFrame(new), ["ann", "bob"])
+        known = desk.lead.get("/v1/cases/c0").json()
+        assert known["features"]["e"] == new[0]["e"]
+        assert known["reason"]["losses"]["ann"] == pytest.approx(loss["ann"].iloc[0])
+        file = frame[200:230].assign(case_id=[f"f{k}" for k in range(30)])
+        file.to_parquet(tmp_path / "today.parquet")
+        content = (tmp_path / "today.parquet").read_bytes()
+        sent = desk.lead.post("/v1/imports?filename=today.parquet", content=content)
+        assert sent.status_code == 201, sent.text
+        assert sent.json()["accepted"] == 30
+        page = Person(desk, new_key(desk, "lead")).get("/cases/c0").text
+        assert "&lt;b&gt;bold&lt;/b&gt;" in page
+        assert 'class="long"' in page
+        assert "4 numbers" in page
+        assert "What moved" in page or "post" in page
+
+
+def test_a_refit_learns_from_the_texts_of_the_ledger(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    past = simulate_posts(300, topics=3, words=15, seed=5)
+    frame = past.frame.assign(
+        case_id=[f"h{k}" for k in range(300)],
+        e=list(rng.normal(size=(300, 4)).round(3)),
+        label=past.truth,
+        expert_id=past.moderator,
+        decision=past.decision,
+    )
+    settings = {
+        "columns": {"text": ["post"]},
+        "costs": {"false_positive": 1.0, "false_negative": 2.0},
+        "model": {"case_parts": ["logistic"], "decision_parts": ["rates"]},
+    }
+    with world(f"sqlite:///{tmp_path}/d.db", housekeeping=False) as desk:
+        assert desk.lead.put("/v1/settings", json=settings).status_code == 200
+        with database.writing(desk.service.engine) as connection:
+            past_import.enter_past(connection, past_import.check_past(frame), "past.parquet", Actor(1), 1.0)
+        lesson = desk.service.read(read_lesson)
+        model = learn_from(
+            History.from_frames(lesson.cases, lesson.decisions, lesson.config), lesson.config, print
+        )
+        assert {one.name: one.kind for one in model.schema_.features} == {
+            "score": "number",
+            "post": "text",
+            "e": "vector",
+        }

@@ -31,7 +31,7 @@ from deccaf.data.learnable import learnable
 from deccaf.data.names import names_of
 from deccaf.data.schema import Columns, Schema
 from deccaf.data.values import class_codes
-from deccaf.errors import ConfigError, DataError, DriftError, ModelFileError, did_you_mean, show
+from deccaf.errors import ConfigError, DataError, ModelFileError, did_you_mean, show
 from deccaf.evaluate.audit import audit
 from deccaf.evaluate.drift import Comparison
 from deccaf.evaluate.people import People
@@ -47,7 +47,7 @@ from deccaf.planning.intake import Chunk, Intake, stacked
 from deccaf.planning.intervals import can_tell, loss_intervals
 from deccaf.planning.plan import Plan, public_table
 from deccaf.planning.planner import make_plan, roster_notes
-from deccaf.planning.scored import Parts, Scored, no_scores
+from deccaf.planning.scored import Parts, Scored, no_scores, trusted
 from deccaf.planning.terms import Terms
 from deccaf.planning.what_if import Scenario, WhatIf, WhatIfs, what_ifs
 from deccaf.progress import Step, silent
@@ -195,7 +195,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
             raise ConfigError(
                 f"costs: classes {list(costs.classes)}, but the model knows {list(self.costs_.classes)}"
             )
-        if self.method != "deccaf" and costs.to_dict() != self.costs_.to_dict():
+        if not self.learned_.any_costs and costs.to_dict() != self.costs_.to_dict():
             raise ConfigError(
                 f"costs: a model of method {self.method!r} is trained for its costs; fit it again with these"
             )
@@ -304,7 +304,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         def score(terms: Terms, experts: Sequence[str]) -> Scored:
             model = self.with_costs(terms.costs, terms.review_cost)
             scored = model.scored(X, experts, constraints=rules, step=step)
-            return _in_batches(_trusted(scored, strict), batch)
+            return _in_batches(trusted(scored, strict), batch)
 
         return what_ifs(
             score,
@@ -335,7 +335,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         """
         limits = capacity if isinstance(capacity, Capacity) else Capacity.of(capacity)
         experts = [name for name in limits.makers if name != MACHINE]
-        scored = _trusted(self.scored(X, experts, constraints=constraints, score=score, step=step), strict)
+        scored = trusted(self.scored(X, experts, constraints=constraints, score=score, step=step), strict)
         notes = (*roster_notes(self.experts_, limits), *scored.notes)
         return replace(_in_batches(scored, batch), notes=notes), limits
 
@@ -548,14 +548,14 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
 
     def _opinions(self, chunk: Chunk, experts: Sequence[str]) -> Opinions:
         """What everyone would say on every case, which rules for several opinions need."""
-        if self.method != "deccaf" or self.learned_.decisions is None:
+        q, costs = self.learned_.decision_chances(chunk.features, experts), self.costs_.array(chunk.amounts)
+        if q is None:
             raise ConfigError(
                 f"constraints: reviewers and bands of fpr or fnr need method 'deccaf' and decisions to learn"
                 f" from; this model has method {self.method!r} and {len(self.experts_)} experts"
             )
-        q = self.learned_.decisions.predict(chunk.features, experts)
-        p = self.learned_.classifier.predict(chunk.features)
-        return Opinions.of(p, q, self.costs_.array(chunk.amounts), review_cost=self.review_costs(experts))
+        p = self.learned_.chances(chunk.features, costs)
+        return Opinions.of(p, q, costs, review_cost=self.review_costs(experts))
 
     def _roles(self) -> Columns:
         return Columns(categorical=tuple(self.categorical)) if self.columns is None else self.columns
@@ -664,14 +664,6 @@ def known_length(X: Any) -> int:
 def _read_once(X: Any) -> bool:
     """Whether X can be read only once: a pipe."""
     return isinstance(X, str | Path) and not Path(X).is_file()
-
-
-def _trusted(scored: Scored, strict: bool) -> Scored:
-    """The same, or with `strict` a `DriftError` where the cases are unlike those learned from."""
-    if strict and scored.warnings:
-        more = "; ".join(unlike.said for unlike in scored.warnings)
-        raise DriftError(f"the cases are unlike those that the model learned from: {more}")
-    return scored
 
 
 def learn_from(history: History, config: Config, note: Callable[[str], None], step: Step = silent) -> DeCCaF:

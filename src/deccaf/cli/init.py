@@ -17,7 +17,15 @@ from deccaf.data.cases import Cases
 from deccaf.data.config import Config
 from deccaf.data.files import read_frame, write_text
 from deccaf.data.history import History
-from deccaf.data.profile import ColumnProfile, Guess, Kind, guess_parts, profile_columns, recognise
+from deccaf.data.profile import (
+    ColumnProfile,
+    Guess,
+    Kind,
+    guess_parts,
+    profile_columns,
+    recognise,
+    unlike_classes,
+)
 from deccaf.data.sources import pipes_kept
 from deccaf.errors import ConfigError, DataError, DeccafError
 
@@ -65,6 +73,10 @@ def init(
     draft = _Draft(found, cases, guess)
     trouble: DeccafError | None = None
     try:
+        if log is not None and guess.label is not None:
+            odd = unlike_classes(cases[guess.label], list(log["decision"].dropna().unique()))
+            if odd is not None:
+                raise DataError(odd)
         draft.look()
     except DeccafError as error:
         trouble = error

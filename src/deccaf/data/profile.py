@@ -108,6 +108,20 @@ def classes_of(label: pd.Series, decided: Sequence[Any] = ()) -> tuple[Class, ..
     return tuple(ordered)
 
 
+def unlike_classes(label: pd.Series, decided: Sequence[Any]) -> str | None:
+    """Why decisions and labels cannot be of the same classes: no common value, or two spellings."""
+    labels, said = _texts(label), {str(_plain(value)) for value in decided}
+    loose = {name.strip().casefold(): name for name in labels}
+    for name in sorted(said - labels):
+        other = loose.get(name.strip().casefold())
+        if other is not None:
+            return f"decisions say {name!r} where the label {label.name!r} says {other!r}; spell them alike"
+    if said and labels and not said & labels:
+        ours, theirs = (", ".join(map(repr, sorted(names)[:4])) for names in (said, labels))
+        return f"decisions say {ours}, the label {label.name!r} says {theirs}; use one set of classes"
+    return None
+
+
 def with_part(profile: ColumnProfile, part: str, note: str = "") -> ColumnProfile:
     """The same column with its part."""
     return replace(profile, part=part, note=note or profile.note)

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
+from deccaf.data.marks import mostly_dates, mostly_marked, note_two_spellings
 from deccaf.data.vectors import LONGEST_VECTOR, as_vectors, holds_vectors, width_of
 from deccaf.data.words import LONGEST, reads_as_text
 from deccaf.errors import DataError, did_you_mean, show, warn
@@ -284,6 +285,9 @@ def _useless(values: pd.Series) -> bool:
         return False
     if not isinstance(dtype, pd.CategoricalDtype) and reads_as_text(values, MAX_LEVELS):
         return False
+    if not isinstance(dtype, pd.CategoricalDtype) and mostly_dates(values.dropna()):
+        _left_out(values, "holds dates as text; turn it into numbers to have it as a feature")
+        return True
     names, rows = values.nunique(), int(values.notna().sum())
     if names <= MAX_LEVELS and (names <= SMALLEST_IDENTIFIER or names <= rows / 2):
         return False
@@ -324,6 +328,7 @@ def _infer_feature(values: pd.Series, columns: Columns) -> Feature:
     if not declared_category and not isinstance(dtype, pd.CategoricalDtype):
         _refuse_mixed(values)
     levels = tuple(sorted(_as_text(values).dropna().unique()))
+    note_two_spellings(levels, name)
     if len(levels) > MAX_LEVELS:
         raise DataError(
             f"column {name!r}: {len(levels):,} different names (at most {MAX_LEVELS:,}), "
@@ -374,6 +379,11 @@ def _refuse_mixed(values: pd.Series) -> None:
             )
         raise DataError(
             f"column {values.name!r}: {offence}; correct it, or name it under [columns] categorical"
+        )
+    if mostly_marked(present):
+        raise DataError(
+            f"column {values.name!r}: holds numbers with signs or marks, first: {show(present.iloc[0])}; "
+            "write them with digits and a decimal point alone, or say [columns] categorical or ignore"
         )
 
 

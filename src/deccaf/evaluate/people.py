@@ -103,6 +103,8 @@ def _parts(
 
 def _slices(values: pd.Series) -> tuple[Ints, list[str]]:
     """A part of the cases for every case (-1: none), and the parts' names."""
+    if values.isna().all():
+        return np.full(len(values), -1, np.int64), []
     if isinstance(values.dtype, pd.CategoricalDtype):
         common = values.value_counts().index[:LEVELS].astype(str).tolist()
         codes = pd.Index(common).get_indexer(pd.Index(values.astype("object")))

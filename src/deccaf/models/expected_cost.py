@@ -23,6 +23,7 @@ Array = NDArray[np.float64]
 class LearnedCosts(Learned):
     """P(truth | case) and P(decision | case, truth, expert); plans minimise the expected cost."""
 
+    any_costs = True
     classifier: CaseClassifier
     decisions: DecisionModel | None
 

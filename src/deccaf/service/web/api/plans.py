@@ -11,7 +11,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
-from deccaf.data.config import ConstraintsTable
+from deccaf.data.config import ConstraintsTable, CostsTable
 from deccaf.service.decide import drafting, plans
 from deccaf.service.decide.plans import PlanRecord
 from deccaf.service.ledger import shifts
@@ -39,6 +39,10 @@ class NewPlan(Strict):
     case_ids: Annotated[list[CaseId], Field(min_length=1, max_length=10_000)] | None = None
     constraints: ConstraintsTable | None = None
     """What the plan must grant beside everybody's limits: a `[constraints]` table of a configuration file."""
+    costs: CostsTable | None = None
+    """What errors and reviews cost, instead of what the model was fitted with: a `[costs]` table."""
+    strict: bool = False
+    """Refuse cases that are unlike those that the model learned from."""
 
 
 class WhatIf(Strict):
@@ -61,7 +65,9 @@ async def draft_plan(
         return drafting.waiting_cases(connection, shift, wanted.case_ids)
 
     waiting = await to_thread.run_sync(here.read, look)
-    draft = await to_thread.run_sync(drafting.make_draft, waiting, here.models.active, wanted.constraints)
+    draft = await to_thread.run_sync(
+        drafting.make_draft, waiting, here.models.active, wanted.constraints, wanted.costs, wanted.strict
+    )
 
     def change(connection: sa.Connection, at: float) -> dict[str, Any]:
         made = plans.save_draft(connection, waiting.shift_id, draft, who, at)
