@@ -78,10 +78,10 @@ def show(value: Any) -> str:
     return repr(value.item() if hasattr(value, "item") else value)
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
     """'; did you mean ...?' where a known name is close, whatever its case and the blanks around it."""
     names = {str(other).strip().casefold(): str(other) for other in known if str(other) != name}
-    close = get_close_matches(name.strip().casefold(), list(names), n=1)
+    close = get_close_matches(name.strip().casefold(), list(names), n=1, cutoff=likeness)
     return f"; did you mean {names[close[0]]!r}?" if close else ""
 
 

@@ -31,7 +31,7 @@ from deccaf.data.learnable import learnable
 from deccaf.data.names import names_of
 from deccaf.data.schema import Columns, Schema
 from deccaf.data.values import class_codes
-from deccaf.errors import ConfigError, DataError, DriftError, ModelFileError, did_you_mean, show
+from deccaf.errors import ConfigError, DataError, ModelFileError, did_you_mean, show
 from deccaf.evaluate.audit import audit
 from deccaf.evaluate.drift import Comparison
 from deccaf.evaluate.people import People
@@ -40,13 +40,14 @@ from deccaf.models.blending.holdout import described, holdouts
 from deccaf.models.methods import METHODS, Learned, Scores, Settings, learn
 from deccaf.models.model_file import read_model_file, write_model_file
 from deccaf.models.protocols import CasePart, DecisionPart
+from deccaf.models.texts.spaces import encoded, spaces_from_dict, spaces_to_dict, with_spaces
 from deccaf.planning.constraints import needs_opinions, read_constraints
 from deccaf.planning.explain import Explanation, explain_case
 from deccaf.planning.intake import Chunk, Intake, stacked
 from deccaf.planning.intervals import can_tell, loss_intervals
 from deccaf.planning.plan import Plan, public_table
 from deccaf.planning.planner import make_plan, roster_notes
-from deccaf.planning.scored import Parts, Scored, no_scores
+from deccaf.planning.scored import Parts, Scored, no_scores, trusted
 from deccaf.planning.terms import Terms
 from deccaf.planning.what_if import Scenario, WhatIf, WhatIfs, what_ifs
 from deccaf.progress import Step, silent
@@ -194,7 +195,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
             raise ConfigError(
                 f"costs: classes {list(costs.classes)}, but the model knows {list(self.costs_.classes)}"
             )
-        if self.method != "deccaf" and costs.to_dict() != self.costs_.to_dict():
+        if not self.learned_.any_costs and costs.to_dict() != self.costs_.to_dict():
             raise ConfigError(
                 f"costs: a model of method {self.method!r} is trained for its costs; fit it again with these"
             )
@@ -303,7 +304,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         def score(terms: Terms, experts: Sequence[str]) -> Scored:
             model = self.with_costs(terms.costs, terms.review_cost)
             scored = model.scored(X, experts, constraints=rules, step=step)
-            return _in_batches(_trusted(scored, strict), batch)
+            return _in_batches(trusted(scored, strict), batch)
 
         return what_ifs(
             score,
@@ -334,7 +335,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         """
         limits = capacity if isinstance(capacity, Capacity) else Capacity.of(capacity)
         experts = [name for name in limits.makers if name != MACHINE]
-        scored = _trusted(self.scored(X, experts, constraints=constraints, score=score, step=step), strict)
+        scored = trusted(self.scored(X, experts, constraints=constraints, score=score, step=step), strict)
         notes = (*roster_notes(self.experts_, limits), *scored.notes)
         return replace(_in_batches(scored, batch), notes=notes), limits
 
@@ -377,11 +378,13 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         found, makers = self._score(one, experts), [MACHINE, *experts]
         return explain_case(
             self.learned_,
-            one.features.set_axis([name]),
+            self.schema_,
+            one,
             pd.Series(found.loss[0], index=makers),
             pd.Series(found.objective[0], index=makers),
             found.p[0],
             self.classes_.tolist(),
+            self.costs_.array(one.amounts),
             choice,
         )
 
@@ -427,6 +430,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
                 if self.columns is None
                 else self.columns.model_dump(mode="json", exclude_unset=True),
                 "learned": self.learned_.to_dict(),
+                **({"spaces": spaces_to_dict(self.schema_)} if self.schema_.spaces else {}),
             },
             schema=self.schema_.to_dict(),
             training=self.training_,
@@ -454,7 +458,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         model = cls(costs, **{name: _as_tuple(value) for name, value in data["settings"].items()})
         model._check_settings()
         model.costs_, model.classes_ = costs, np.array(data["classes"])
-        model.schema_ = Schema.from_dict(manifest["schema"])
+        model.schema_ = spaces_from_dict(Schema.from_dict(manifest["schema"]), data.get("spaces") or {})
         model.learned_ = Learned.from_dict(data["learned"])
         model.experts_, model.training_ = model.learned_.experts, manifest["training"]
         model.n_features_in_ = int(data["width"])
@@ -532,7 +536,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         """Scores of as many cases at a time as memory is meant for."""
         if experts and not self.experts_:
             raise ConfigError(f"the model learned from no decisions, so nothing is known of {experts[0]!r}")
-        rows = max(1, CELLS // max(1 + len(experts), len(self.schema_.names)))
+        rows = max(1, CELLS // max(1 + len(experts), len(self.schema_.origin())))
         for chunk in intake.chunks(self._checked(X), rows):
             if len(chunk):
                 nothing = no_scores(len(chunk), len(experts), len(self.classes_))
@@ -544,14 +548,14 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
 
     def _opinions(self, chunk: Chunk, experts: Sequence[str]) -> Opinions:
         """What everyone would say on every case, which rules for several opinions need."""
-        if self.method != "deccaf" or self.learned_.decisions is None:
+        q, costs = self.learned_.decision_chances(chunk.features, experts), self.costs_.array(chunk.amounts)
+        if q is None:
             raise ConfigError(
                 f"constraints: reviewers and bands of fpr or fnr need method 'deccaf' and decisions to learn"
                 f" from; this model has method {self.method!r} and {len(self.experts_)} experts"
             )
-        q = self.learned_.decisions.predict(chunk.features, experts)
-        p = self.learned_.classifier.predict(chunk.features)
-        return Opinions.of(p, q, self.costs_.array(chunk.amounts), review_cost=self.review_costs(experts))
+        p = self.learned_.chances(chunk.features, costs)
+        return Opinions.of(p, q, costs, review_cost=self.review_costs(experts))
 
     def _roles(self) -> Columns:
         return Columns(categorical=tuple(self.categorical)) if self.columns is None else self.columns
@@ -621,10 +625,21 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
             seed=self.seed,
             step=step,
         )
-        self.costs_, self.schema_, self.columns_ = costs, history.schema, self._roles()
-        self.learned_: Learned = learn(history, settings, costs, classifier)
+        self.costs_, self.columns_ = costs, self._roles()
+        if history.schema.wide:
+            step("Reading texts and vectors")
+        self.schema_ = with_spaces(history.schema, history.features, self.seed)
+        ready = encoded(history, self.schema_)
+        self.learned_: Learned = learn(ready, settings, costs, classifier)
         self.experts_, self.pace_ = self.learned_.experts, history.pace
-        self.training_ = training_facts(history, self.method, costs) | {"held_out": self._held_out(history)}
+        told = ready.features[self.schema_.told]
+        facts = training_facts(history, self.method, costs, told) | {"held_out": self._held_out(history)}
+        for feature in self.schema_.wide:
+            space = self.schema_.spaces[feature.name]
+            for column in set(space.told) - {space.familiar}:  # a short text is no other text
+                del facts["profile"][column]
+            facts["profile"][space.familiar] |= {"of": feature.name, "kind": feature.kind}
+        self.training_ = facts
         return self
 
     def _held_out(self, history: History) -> str:
@@ -649,14 +664,6 @@ def known_length(X: Any) -> int:
 def _read_once(X: Any) -> bool:
     """Whether X can be read only once: a pipe."""
     return isinstance(X, str | Path) and not Path(X).is_file()
-
-
-def _trusted(scored: Scored, strict: bool) -> Scored:
-    """The same, or with `strict` a `DriftError` where the cases are unlike those learned from."""
-    if strict and scored.warnings:
-        more = "; ".join(unlike.said for unlike in scored.warnings)
-        raise DriftError(f"the cases are unlike those that the model learned from: {more}")
-    return scored
 
 
 def learn_from(history: History, config: Config, note: Callable[[str], None], step: Step = silent) -> DeCCaF:

@@ -43,7 +43,7 @@ class Models:
         """What the models say of the test cases, after learning from the drawn decisions."""
         part = self.part
         history = part.history.take(part.train, drawn)
-        features = part.cases.features.iloc[part.rows]
+        cases = part.cases.features.iloc[part.rows]
         paper: dict[str, Correctness] = {}
         chances: tuple[Array, Array] | None = None
         for need, method in _METHODS.items():
@@ -53,6 +53,7 @@ class Models:
             shared = "hem" if need == "ova" and "hem" in self.classifiers else need
             model = DeCCaF.from_config(part.config).set_params(method=method)
             learned = model.fit_history(history, self.classifiers.get(shared)).learned_
+            features = model.schema_.cast(cases) if model.schema_.spaces else cases
             self.classifiers.setdefault(need, learned.classifier)
             p, said = learned.classifier.predict(features), learned.decisions.predict(features, part.experts)
             if need == "q":

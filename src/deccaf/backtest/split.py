@@ -17,6 +17,7 @@ from deccaf.data.decisions import Decisions
 from deccaf.data.history import MANY_GROUPS, History, splitting_group
 from deccaf.errors import ConfigError, DataError, did_you_mean
 from deccaf.evaluate.propensity import estimate_propensities, given_propensities_notes
+from deccaf.models.texts.spaces import encoded, with_spaces
 from deccaf.policies import Room
 
 Array = NDArray[np.float64]
@@ -222,8 +223,9 @@ def chances_of(history: History, seed: int) -> tuple[Chances, list[str]]:
     # what was given by lot was not given as the rest was: a rule is learned from the rest alone
     rows = np.flatnonzero(blank)
     group = None if history.group is None else history.group.to_numpy()[history.case][rows]
+    told = encoded(history, with_spaces(history.schema, history.features, seed)).features
     found = estimate_propensities(
-        history.features.iloc[history.case[rows]],
+        told.iloc[history.case[rows]],
         codes[rows],
         len(log.experts),
         seed,

@@ -15,6 +15,7 @@ from deccaf.data.capacity import Capacity
 from deccaf.data.config import Config
 from deccaf.data.costs import MACHINE
 from deccaf.data.files import check_output
+from deccaf.data.sources import pipes_kept
 from deccaf.errors import ConfigError, did_you_mean
 
 _MOST_SHOWN = 20
@@ -37,6 +38,7 @@ ConfigOption = Annotated[
 ]
 
 
+@pipes_kept()
 def assign(
     model: ModelOption,
     cases: CasesOption,
@@ -101,6 +103,7 @@ def assign(
         say(f"Plan: {out}")
 
 
+@pipes_kept()
 def explain(
     model: ModelOption,
     cases: CasesOption,
@@ -132,6 +135,7 @@ def explain(
                     "costs": fitted.terms.to_dict(),
                     "makers": found.makers.reset_index().to_dict("records"),
                     "features": json.loads(found.features.to_json(orient="records")),
+                    "words": json.loads(found.words.to_json(orient="records")),
                     "warnings": [unlike.to_dict() for unlike in plan.summary.warnings],
                 },
                 indent=2,

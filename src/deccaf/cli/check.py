@@ -92,7 +92,9 @@ def described(
             leak = leaks[name]
             part = "-" if leak.certain and name not in kept else part
             note = f"{'leak' if leak.certain else 'leak?'}: {leak.why}"
-        kind = "category" if kinds.get(name) == "category" and part == "feature" else one.kind
+        kind = one.kind
+        if part == "feature" and kinds.get(name) in ("category", "text", "vector"):
+            kind = kinds[name]
         found.append(replace(one, part=part, note=note, kind=kind))
     return found
 
@@ -136,7 +138,9 @@ def _show(
 def _about_cases(cases: Cases) -> dict[str, str]:
     kinds = [feature.kind for feature in cases.schema.features]
     missing = cases.features.isna().mean()
-    counts = f"({kinds.count('number')} numbers, {kinds.count('category')} categories)"
+    words = {"number": "numbers", "category": "categories", "text": "texts", "vector": "vectors"}
+    found = [f"{kinds.count(kind)} {word}" for kind, word in words.items() if kind in kinds]
+    counts = f"({', '.join(found)})"
     facts = {"cases": f"{len(cases):,}", "features": f"{', '.join(cases.schema.names)} {counts}"}
     if missing.max() > 0:
         facts["most often missing"] = f"{missing.idxmax()} ({missing.max():.1%})"

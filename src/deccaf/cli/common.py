@@ -91,7 +91,7 @@ def show_table(table: pd.DataFrame, *, title: str, as_json: bool) -> None:
         number = is_numeric_dtype(table[name])
         grid.add_column(str(name), justify="right" if number else "left", overflow="fold")
     for row in table.itertuples(index=False):
-        grid.add_row(*[_cell(value) for value in row])
+        grid.add_row(*[Text(_cell(value)) for value in row])  # not read as markup: [columns] is a word
     out.print(grid)
 
 

@@ -17,7 +17,16 @@ from deccaf.data.cases import Cases
 from deccaf.data.config import Config
 from deccaf.data.files import read_frame, write_text
 from deccaf.data.history import History
-from deccaf.data.profile import ColumnProfile, Guess, Kind, guess_parts, profile_columns, recognise
+from deccaf.data.profile import (
+    ColumnProfile,
+    Guess,
+    Kind,
+    guess_parts,
+    profile_columns,
+    recognise,
+    unlike_classes,
+)
+from deccaf.data.sources import pipes_kept
 from deccaf.errors import ConfigError, DataError, DeccafError
 
 if TYPE_CHECKING:
@@ -40,6 +49,7 @@ seed = 0
 """
 
 
+@pipes_kept()
 def init(
     files: Annotated[
         list[Path], typer.Argument(help="Files of cases, decisions, and a roster, in any order.")
@@ -63,6 +73,10 @@ def init(
     draft = _Draft(found, cases, guess)
     trouble: DeccafError | None = None
     try:
+        if log is not None and guess.label is not None:
+            odd = unlike_classes(cases[guess.label], list(log["decision"].dropna().unique()))
+            if odd is not None:
+                raise DataError(odd)
         draft.look()
     except DeccafError as error:
         trouble = error
@@ -171,7 +185,11 @@ class _Draft:
 
     def _features(self) -> list[str]:
         chosen = [one for one in self.columns if one.part == "feature"]
-        lines = ["features = ["] + [f"  {_quoted(one.column)},   # {_facts(one)}" for one in chosen]
+        lines = []
+        for key, kind in (("text", "text"), ("vectors", "vector")):
+            named = [_quoted(one.column) for one in chosen if one.kind == kind]
+            lines += [f"{key} = [{', '.join(named)}]"] if named else []
+        lines += ["features = ["] + [f"  {_quoted(one.column)},   # {_facts(one)}" for one in chosen]
         left = [one for one in self.columns if one.part == "-"]
         if left:
             lines.append("  # left out; take the first # of a line away to have the column as a feature:")

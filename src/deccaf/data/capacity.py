@@ -19,7 +19,8 @@ from deccaf.data.costs import MACHINE
 from deccaf.data.files import about, read_frame
 from deccaf.data.frames import as_pandas
 from deccaf.data.headers import check_spelling
-from deccaf.data.names import compared, names_of, note_odd_names
+from deccaf.data.marks import note_two_spellings
+from deccaf.data.names import compared, names_of, note_odd_names, refuse_summary
 from deccaf.errors import CapacityError, ConfigError, DataError, did_you_mean, show
 
 UNLIMITED = 2**62
@@ -110,6 +111,8 @@ class Capacity:
         )
         for names in (table["batch"], table["maker"]):
             note_odd_names(names)
+        refuse_summary(table["maker"].rename("expert_id"), "a person")
+        note_two_spellings(table["maker"].unique(), "expert_id")
         table["upper"] = _whole_numbers(frame["upper"], table)
         table["lower"] = _whole_numbers(frame["lower"], table) if "lower" in frame else 0
         _check_rows(table)

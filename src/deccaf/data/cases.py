@@ -15,7 +15,14 @@ from deccaf.data.costs import Class, Costs
 from deccaf.data.files import about, read_frame, read_frames
 from deccaf.data.frames import as_pandas
 from deccaf.data.headers import check_header, check_spelling
-from deccaf.data.names import MISSING, compared, names_of, note_odd_names, positions_of
+from deccaf.data.names import (
+    MISSING,
+    compared,
+    names_of,
+    note_odd_names,
+    positions_of,
+    refuse_summary,
+)
 from deccaf.data.schema import Columns, Schema, no_missing, require_columns
 from deccaf.data.times import parse_times
 from deccaf.data.values import Codes, class_codes
@@ -224,6 +231,7 @@ def latest_share(time: pd.Series, share: float) -> NDArray[np.bool_]:
 def _indexed_by_case(frame: pd.DataFrame, case: str) -> pd.DataFrame:
     if case in frame.columns:
         note_odd_names(no_missing(frame[case]))
+        refuse_summary(frame[case], "a case")
         frame = frame.set_index(case)
     elif isinstance(frame.index, pd.MultiIndex):
         raise DataError(f"column {case!r}: missing, and the index has {frame.index.nlevels} levels")
@@ -270,9 +278,9 @@ def _kinds(columns: Columns, costs: Costs | None, schema: Schema | None) -> tupl
     """Which columns of a file of cases are text whatever they look like: names, and categories."""
     typed = {*(columns.features or ()), columns.label, columns.time, *(costs.columns if costs else ())}
     names = [columns.case, "batch", *[name for name in columns.group if name not in typed]]
-    category = [*columns.categorical]
+    category = [*columns.categorical, *columns.text]
     if schema is not None:
-        category += [feature.name for feature in schema.features if feature.kind == "category"]
+        category += [feature.name for feature in schema.features if feature.kind in ("category", "text")]
     if columns.time_format is not None:
         category.append(columns.time)
     if costs is not None and all(isinstance(name, str) for name in costs.classes):

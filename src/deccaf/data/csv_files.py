@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from deccaf.data.headers import check_header
+from deccaf.data.marks import without_signs
 from deccaf.data.names import MISSING
 from deccaf.data.sources import Source
-from deccaf.errors import DataError
+from deccaf.errors import DataError, warn
 
 _START_BYTES = 8 << 20
 _LINES = 1_000
@@ -35,7 +36,7 @@ def read_csv(source: Source, text: Collection[str], category: Collection[str]) -
     start = _start(source)
     skipped, mark = _separator(start, source.shown)
     names = _rows(start, mark, skipped + 1)[skipped]
-    check_header(names, source.shown)
+    check_header([name for name in names if name.strip()] or names, source.shown)
     fixed = dict.fromkeys([*text, *category], pa.string())
     try:
         table = _typed(source, names, mark, skipped, fixed)
@@ -43,7 +44,8 @@ def read_csv(source: Source, text: Collection[str], category: Collection[str]) -
         if "Expected" not in str(error):
             raise
         raise _uneven(source, mark, len(names), skipped) from error
-    table = _without_missing(table, text)
+    table = without_blanks(_without_missing(table, text), source.shown)
+    check_header(table.column_names, source.shown)
     table, commas = comma_numbers(table, fixed, source.shown)
     if commas or mark == ";":
         _check_points(table, source, mark, skipped)
@@ -105,6 +107,25 @@ def _without_missing(table: pa.Table, names: Collection[str]) -> pa.Table:
             if pc.any(found).as_py():
                 table = table.set_column(position, field.name, pc.if_else(found, None, column))
     return table
+
+
+def without_blanks(table: pa.Table, shown: str) -> pa.Table:
+    """A table without rows that are empty throughout (said), and without empty columns that have no name."""
+    filled = [
+        place
+        for place, name in enumerate(table.column_names)
+        if name.strip() or table.column(place).null_count < table.num_rows
+    ]
+    table = table.select(filled) if len(filled) < table.num_columns else table
+    if not table.num_columns or not table.column(0).null_count:
+        return table
+    blank = pc.is_null(table.column(0))
+    for column in table.columns[1:]:
+        blank = pc.and_(blank, pc.is_null(column))
+    count = pc.sum(blank).as_py()
+    if count:
+        warn(f"{shown}: {count:,} empty row(s) are left out")
+    return table.filter(pc.invert(blank)) if count else table
 
 
 def _start(source: Source) -> str:
@@ -199,6 +220,15 @@ def comma_numbers(table: pa.Table, fixed: Collection[str], shown: str) -> tuple[
     free = [
         field.name for field in table.schema if pa.types.is_string(field.type) and field.name not in fixed
     ]
+    for name in list(free):
+        given = table[name]
+        plain = without_signs(given, name)
+        if plain is given or (_has(plain, ".") and _all_match(plain, _THOUSANDS_POINT)):
+            continue  # 1.234 € may be a thousand: left as text, which is refused as a feature
+        if not _has(plain, ","):
+            plain = _own_type(plain)
+            free.remove(name)
+        table = _set(table, name, plain)
     decimal = {name for name in free if _all_match(table[name], _DECIMAL_COMMA)}
     thousands = {name for name in free if _all_match(table[name], _THOUSANDS_COMMA)}
     doubtful, commas = sorted(decimal & thousands), bool(decimal - thousands)
@@ -213,6 +243,10 @@ def comma_numbers(table: pa.Table, fixed: Collection[str], shown: str) -> tuple[
 
 def _set(table: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
     return table.set_column(table.schema.get_field_index(name), name, column)
+
+
+def _has(column: pa.ChunkedArray, mark: str) -> bool:
+    return bool(pc.any(pc.match_substring(column.drop_null(), mark)).as_py())
 
 
 def _all_match(column: pa.ChunkedArray, pattern: str) -> bool:

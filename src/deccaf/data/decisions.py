@@ -17,7 +17,15 @@ from deccaf.data.costs import MACHINE, Class
 from deccaf.data.files import about, read_frame
 from deccaf.data.frames import as_pandas
 from deccaf.data.headers import check_spelling
-from deccaf.data.names import MISSING, compared, names_of, note_odd_names, positions_of
+from deccaf.data.marks import note_two_spellings
+from deccaf.data.names import (
+    MISSING,
+    compared,
+    names_of,
+    note_odd_names,
+    positions_of,
+    refuse_summary,
+)
 from deccaf.data.schema import no_missing, require_columns
 from deccaf.data.times import parse_times
 from deccaf.data.values import Codes, class_codes, number_in
@@ -82,10 +90,12 @@ class Decisions:
         frame = frame.reset_index(drop=True)
         case = no_missing(frame["case_id"])
         note_odd_names(case)
+        refuse_summary(case, "a case")
         if cases is not None:
             cases.positions(case)
         expert = names_of(frame["expert_id"])
         note_odd_names(expert)
+        note_two_spellings(sorted(expert.unique()), "expert_id")
         _check_experts(expert, roster)
         decision = class_codes(frame["decision"], classes, case)
         no_missing(frame["decision"], case)

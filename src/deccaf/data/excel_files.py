@@ -11,7 +11,7 @@ from zipfile import BadZipFile
 
 import pyarrow as pa
 
-from deccaf.data.csv_files import comma_numbers
+from deccaf.data.csv_files import comma_numbers, without_blanks
 from deccaf.data.headers import check_header
 from deccaf.data.names import MISSING, one_as_text
 from deccaf.data.sources import Source
@@ -92,8 +92,8 @@ def _table(
             columns[place] = pa.array([None if value in empty else value for value in shown], pa.string())
         else:
             columns[place] = _own_type(cells)
-    check_header(names, source.shown)
-    table = pa.Table.from_arrays(list(columns.values()), names=names)
+    table = without_blanks(pa.Table.from_arrays(list(columns.values()), names=names), source.shown)
+    check_header(table.column_names, source.shown)
     return comma_numbers(table, [*text, *category], source.shown)[0]
 
 

@@ -179,17 +179,25 @@ def about(path: str | Path) -> Iterator[None]:
 
 
 def plain_types(table: pa.Table, name: str) -> pa.Table:
-    """Turn decimals into floats and refuse nested columns: a feature is one number or one name."""
+    """Turn decimals into floats and refuse nested columns other than lists of numbers (vectors)."""
     for position, field in enumerate(table.schema):
         column = table.column(position)
         unknown = pa.types.is_boolean(field.type) and column.null_count
         if pa.types.is_decimal(field.type) or unknown:
             table = table.set_column(position, field.name, _as_floats(column))
+        elif _is_vector(field.type):
+            table = table.set_column(position, field.name, column.cast(pa.large_list(pa.float64())))
         elif pa.types.is_nested(field.type) or pa.types.is_binary(field.type):
             raise DataError(
-                f"{name}: column {field.name!r}: holds {field.type}; use numbers, or text in UTF-8"
+                f"{name}: column {field.name!r}: holds {field.type}; use numbers, text in UTF-8, or lists of "
+                "numbers"
             )
     return table
+
+
+def _is_vector(kind: pa.DataType) -> bool:
+    listed = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return bool(listed and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)))
 
 
 def _as_floats(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -21,7 +21,8 @@ def check_header(names: Sequence[str], shown: str) -> None:
     unnamed = [k for k, name in enumerate(names, 1) if not name.strip()]
     if unnamed:
         raise DataError(
-            f"{shown}: {len(unnamed)} column(s) without a name, first: column number {unnamed[0]}"
+            f"{shown}: {len(unnamed)} column(s) without a name, first: column number {unnamed[0]}; the "
+            "header is the first line: name every column, and take titles, or an index that pandas wrote, out"
         )
     seen: set[str] = set()
     repeated = [name for name in names if name in seen or seen.add(name)]  # type: ignore[func-returns-value]

@@ -23,6 +23,11 @@ Codes = NDArray[np.int64]
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """What an empty cell of a text file may say; in a column of names only the empty text is no name."""
 
+_SUMMARIES = {
+    "total", "totals", "grand total", "subtotal", "sum", "summe", "gesamt", "gesamtsumme", "insgesamt",
+    "somme", "total général", "totale", "totaal", "suma", "soma", "average", "mean", "mittelwert",
+    "durchschnitt", "moyenne", "media",
+}  # fmt: skip
 _EXACT = 2.0**53
 """Beyond, floating-point numbers have lost their last digits."""
 
@@ -52,6 +57,19 @@ def note_odd_names(values: pd.Series) -> None:
     _note(values, blank, "begin or end with a blank, which is part of the name")
     empty = pc.is_in(names, value_set=pa.array(MISSING[1:]).cast(names.type))
     _note(values, empty, "are taken as names; where they mean that nothing is known, leave the cell empty")
+
+
+def refuse_summary(values: pd.Series | pd.Index, what: str) -> None:
+    """Refuse a row that sums the others up, as spreadsheets have at their end."""
+    if not pd.api.types.is_string_dtype(values.dtype):
+        return
+    for place in {0, len(values) - 1} if len(values) > 1 else ():
+        name = str(values.iloc[place] if isinstance(values, pd.Series) else values[place])
+        if name.strip().rstrip(":").casefold() in _SUMMARIES:
+            raise DataError(
+                f"column {values.name!r}: row {place + 1} is called {name!r}: a summary, not {what}; "
+                "take that row out"
+            )
 
 
 def two_spellings(wanted: Iterable[Any], known: Iterable[Any]) -> tuple[str, str] | None:

@@ -14,6 +14,9 @@ import pandas as pd
 
 from deccaf.data.costs import Class
 from deccaf.data.history import MANY_GROUPS
+from deccaf.data.schema import MAX_LEVELS
+from deccaf.data.vectors import holds_vectors
+from deccaf.data.words import reads_as_text
 from deccaf.errors import DataError
 
 Kind = Literal["cases", "decisions", "roster"]
@@ -35,7 +38,7 @@ class ColumnProfile:
     part: str
     """`case`, `label`, `time`, `group`, `batch`, `cost`, `feature`, or `-` for none."""
     kind: str
-    """`number`, `whole number`, `two values`, `category`, `text`, `date` or `empty`."""
+    """`number`, `whole number`, `two values`, `category`, `names`, `text`, `vector`, `date` or `empty`."""
     missing: float
     distinct: int
     example: str
@@ -105,6 +108,20 @@ def classes_of(label: pd.Series, decided: Sequence[Any] = ()) -> tuple[Class, ..
     return tuple(ordered)
 
 
+def unlike_classes(label: pd.Series, decided: Sequence[Any]) -> str | None:
+    """Why decisions and labels cannot be of the same classes: no common value, or two spellings."""
+    labels, said = _texts(label), {str(_plain(value)) for value in decided}
+    loose = {name.strip().casefold(): name for name in labels}
+    for name in sorted(said - labels):
+        other = loose.get(name.strip().casefold())
+        if other is not None:
+            return f"decisions say {name!r} where the label {label.name!r} says {other!r}; spell them alike"
+    if said and labels and not said & labels:
+        ours, theirs = (", ".join(map(repr, sorted(names)[:4])) for names in (said, labels))
+        return f"decisions say {ours}, the label {label.name!r} says {theirs}; use one set of classes"
+    return None
+
+
 def with_part(profile: ColumnProfile, part: str, note: str = "") -> ColumnProfile:
     """The same column with its part."""
     return replace(profile, part=part, note=note or profile.note)
@@ -112,10 +129,16 @@ def with_part(profile: ColumnProfile, part: str, note: str = "") -> ColumnProfil
 
 def _profile(name: str, values: pd.Series) -> ColumnProfile:
     present = values.dropna()
+    missing = float(values.isna().mean()) if len(values) else 0.0
+    if holds_vectors(values):
+        example = (
+            f"{len(present.iloc[0])} numbers" if not isinstance(present.iloc[0], str) else present.iloc[0]
+        )
+        shown = example if len(example) <= _LONGEST else f"{example[: _LONGEST - 3]}..."
+        return ColumnProfile(name, "-", "vector", missing, len(present), shown)
     distinct = int(present.nunique())
     example = "" if present.empty else " ".join(str(present.iloc[0]).removesuffix(" 00:00:00").split())
     shown = example if len(example) <= _LONGEST else f"{example[: _LONGEST - 3]}..."
-    missing = float(values.isna().mean()) if len(values) else 0.0
     return ColumnProfile(name, "-", _kind(present, distinct), missing, distinct, shown)
 
 
@@ -131,7 +154,9 @@ def _kind(present: pd.Series, distinct: int) -> str:
         return "two values"
     if pd.api.types.is_numeric_dtype(dtype):
         return "whole number" if (present.astype("float64") % 1 == 0).all() else "number"
-    return "category" if distinct <= max(MANY_GROUPS, len(present) // 2) else "text"
+    if reads_as_text(present, MAX_LEVELS):
+        return "text"
+    return "category" if distinct <= max(MANY_GROUPS, len(present) // 2) else "names"
 
 
 def _is_date_text(present: pd.Series) -> bool:
@@ -158,7 +183,9 @@ def _case(profiles: dict[str, ColumnProfile], rows: int, why: dict[str, str]) ->
         why["case_id"] = "its name"
         return "case_id"
     unique = [
-        one for one in profiles.values() if one.distinct == rows and one.missing == 0 and one.kind != "number"
+        one
+        for one in profiles.values()
+        if one.distinct == rows and one.missing == 0 and one.kind not in ("number", "text", "vector")
     ]
     found = next((one.column for one in unique if _named(one.column, _ID)), None)
     if found is not None:
@@ -169,7 +196,7 @@ def _case(profiles: dict[str, ColumnProfile], rows: int, why: dict[str, str]) ->
 def _label(
     frame: pd.DataFrame, profiles: dict[str, ColumnProfile], decided: set[str], why: dict[str, str]
 ) -> str | None:
-    few = [one for one in profiles.values() if 2 <= one.distinct <= MOST_CLASSES]
+    few = [one for one in profiles.values() if 2 <= one.distinct <= MOST_CLASSES and one.kind != "vector"]
     named = [one.column for one in few if _named(one.column, _LABEL)]
     alike = [one.column for one in few if decided and _texts(frame[one.column]) == decided]
     exact = [name for name in ("label", *[n for n in named if n in alike]) if name in named]
@@ -206,7 +233,9 @@ def _members(
     """Columns whose values belong together (a patient's number), and columns that only number rows."""
     group, ids = [], []
     for name, one in profiles.items():
-        if one.kind in ("number", "date", "empty") or not (_named(name, _ID) or _named(name, _MEMBER)):
+        if one.kind in ("number", "date", "empty", "text", "vector") or not (
+            _named(name, _ID) or _named(name, _MEMBER)
+        ):
             continue
         if one.distinct < MANY_GROUPS:
             continue

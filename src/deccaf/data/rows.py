@@ -7,9 +7,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from deccaf.data.schema import Feature, Schema
+from deccaf.data.schema import Feature, Schema, cast_feature
 from deccaf.errors import DataError, did_you_mean, show
 
 Array = NDArray[np.float64]
@@ -25,17 +26,22 @@ class CaseRows:
     def __init__(self, schema: Schema, rows: Sequence[Mapping[str, Any]]) -> None:
         self._size = len(rows)
         self._levels = {f.name: f.levels for f in schema.features if f.kind == "category"}
-        self._values = {
-            feature.name: np.array([value_of(feature, row.get(feature.name)) for row in rows])
-            for feature in schema.features
-        }
+        self._values: dict[str, Array] = {}
+        for feature in schema.features:
+            given = [row.get(feature.name) for row in rows]
+            space = schema.spaces.get(feature.name)
+            if space is None:
+                self._values[feature.name] = np.array([value_of(feature, value) for value in given])
+            else:
+                columns = space.transform(cast_feature(_column(feature, given), feature)).T
+                self._values |= zip(space.columns, columns, strict=True)
 
     def __len__(self) -> int:
         return self._size
 
     @property
     def columns(self) -> list[str]:
-        """The features' names."""
+        """The names of what models see."""
         return list(self._values)
 
     def numbers(self, name: str) -> Array:
@@ -52,7 +58,18 @@ def check_row(schema: Schema, row: Mapping[str, Any]) -> None:
     for feature in schema.features:
         if feature.name not in row:
             raise DataError(f"column {feature.name!r}: missing" + did_you_mean(feature.name, row))
-        value_of(feature, row[feature.name])
+        if feature.kind in ("text", "vector"):
+            cast_feature(_column(feature, [row[feature.name]]), feature)
+        else:
+            value_of(feature, row[feature.name])
+
+
+def _column(feature: Feature, values: Sequence[Any]) -> pd.Series:
+    """Texts or vectors as a column of a table has them."""
+    column = np.empty(len(values), object)
+    for place, value in enumerate(values):  # a list is one value
+        column[place] = value
+    return pd.Series(column, name=feature.name)
 
 
 def value_of(feature: Feature, value: Any) -> float:

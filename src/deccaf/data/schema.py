@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Self
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, Self, get_args
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
+from deccaf.data.marks import mostly_dates, mostly_marked, note_two_spellings
+from deccaf.data.vectors import LONGEST_VECTOR, as_vectors, holds_vectors, width_of
+from deccaf.data.words import LONGEST, reads_as_text
 from deccaf.errors import DataError, did_you_mean, show, warn
 
 MAX_LEVELS = 10_000
@@ -19,7 +23,7 @@ SMALLEST_IDENTIFIER = 50
 
 LOG_COLUMNS = ("expert_id", "decision", "propensity", "seconds")
 """What a decision log says beside the case; in a table of cases it is known only afterwards."""
-_NAMING = {"case", "label", "time", "group", "categorical", "features", "ignore"}
+_NAMING = {"case", "label", "time", "group", "categorical", "text", "vectors", "features", "ignore"}
 """The parts whose values are names of columns."""
 
 
@@ -37,12 +41,16 @@ class Columns(BaseModel):
     """Columns to report on or to split by; no features, unless `features` names them."""
     categorical: tuple[str, ...] = ()
     """Columns of numbers that are names (a branch code); text columns are categorical anyway."""
+    text: tuple[str, ...] = ()
+    """Columns of texts, where their look leaves a doubt: many different values, of several words each."""
+    vectors: tuple[str, ...] = ()
+    """Columns of lists of numbers, all of one length (embeddings)."""
     features: tuple[str, ...] | None = None
     """All columns without another part, unless named here."""
     ignore: tuple[str, ...] = ()
     """Columns without any part; only without `features`."""
 
-    @field_validator("group", "categorical", "features", "ignore", mode="before")
+    @field_validator("group", "categorical", "text", "vectors", "features", "ignore", mode="before")
     @classmethod
     def _one_or_many(cls, value: Any) -> Any:
         if isinstance(value, str):
@@ -55,12 +63,12 @@ class Columns(BaseModel):
             raise ValueError(
                 "features and ignore together: features alone says which columns count, so leave ignore out"
             )
-        both = sorted(set(self.ignore) & {self.case, self.label, self.time, *self.categorical, *self.group})
+        kinds = (*self.categorical, *self.text, *self.vectors)
+        both = sorted(set(self.ignore) & {self.case, self.label, self.time, *kinds, *self.group})
         if both:
             raise ValueError(f"column {both[0]!r} is to be ignored, and has another part besides")
-        never = [
-            name for name in (*(self.features or ()), *self.categorical) if name in (self.label, self.case)
-        ]
+        self._one_kind_each(kinds)
+        never = [name for name in (*(self.features or ()), *kinds) if name in (self.label, self.case)]
         if never:
             part = "label" if never[0] == self.label else "case"
             raise ValueError(f"column {never[0]!r} is the {part}, so it cannot be a feature")
@@ -71,6 +79,14 @@ class Columns(BaseModel):
         if twice:
             raise ValueError(f"column {twice[0]!r} has two parts among case, label, time and group")
         return self
+
+    def _one_kind_each(self, kinds: Sequence[str]) -> None:
+        twice = [name for name in kinds if kinds.count(name) > 1]
+        if twice:
+            raise ValueError(f"column {twice[0]!r} has two kinds among categorical, text and vectors")
+        apart = [name for name in (*self.text, *self.vectors) if name not in (self.features or kinds)]
+        if apart:
+            raise ValueError(f"column {apart[0]!r} is text or a vector, but not among the features; add it")
 
     def check(self, names: Collection[Any], optional: Collection[str] = ()) -> None:
         """Every column that somebody wrote a part for is there, and the table holds cases, not decisions.
@@ -100,25 +116,84 @@ class Columns(BaseModel):
             )
 
 
+Kind = Literal["number", "category", "text", "vector"]
+
+
 @dataclass(frozen=True)
 class Feature:
-    """One column that models see: a number, or a category with its stored levels."""
+    """One column of the cases: a number, a category with its levels, a text, or a vector of some width."""
 
     name: str
-    kind: Literal["number", "category"]
+    kind: Kind
     levels: tuple[str, ...] = ()
+    width: int = 0
+
+
+class Space(Protocol):
+    """How a column of texts or vectors becomes columns of numbers; learned with a model (`models.texts`)."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns of numbers."""
+
+    @property
+    def familiar(self) -> str:
+        """The column that tells how like those learned from a value is."""
+
+    @property
+    def told(self) -> list[str]:
+        """The columns that mean something to people."""
+
+    def transform(self, values: pd.Series) -> NDArray[np.float64]:
+        """(cases, columns): the numbers; NaN where they are not known."""
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The features that a model was fitted on, in order; new cases are cast to it."""
+    """The features that a model was fitted on, in order; new cases are cast to it.
+
+    A schema of files keeps texts and vectors as they are. That of a model has learned a `Space` for each, and
+    its cast gives the columns of numbers instead: the one place where columns become what models see.
+    """
 
     features: tuple[Feature, ...]
+    spaces: Mapping[str, Space] = field(default_factory=dict, hash=False)
 
     @property
     def names(self) -> list[str]:
         """The features' names, in order."""
         return [feature.name for feature in self.features]
+
+    @property
+    def wide(self) -> list[Feature]:
+        """The texts and vectors."""
+        return [feature for feature in self.features if feature.kind in ("text", "vector")]
+
+    @property
+    def told(self) -> list[str]:
+        """The columns of the cast that mean something to people: of a space, not its directions."""
+        found: list[str] = []
+        for name in self.names:
+            found += self.spaces[name].told if name in self.spaces else [name]
+        return found
+
+    def plain(self) -> Schema:
+        """What the cast's columns are: numbers and categories alone, once every space is learned."""
+        found: list[Feature] = []
+        for feature in self.features:
+            space = self.spaces.get(feature.name)
+            found += [feature] if space is None else [Feature(name, "number") for name in space.columns]
+        return Schema(tuple(found))
+
+    def origin(self) -> dict[str, str]:
+        """For every column of the cast, the feature that it comes from."""
+        return {
+            column: feature.name
+            for feature in self.features
+            for column in (
+                self.spaces[feature.name].columns if feature.name in self.spaces else [feature.name]
+            )
+        }
 
     @classmethod
     def infer(cls, frame: pd.DataFrame, columns: Columns, reserved: Collection[str]) -> Schema:
@@ -132,20 +207,28 @@ class Schema:
         else:
             apart = {*reserved, *columns.ignore}
             names = [name for name in frame.columns if name not in apart]
-            names = [name for name in names if name in columns.categorical or not _useless(frame[name])]
+            told = {*columns.categorical, *columns.text, *columns.vectors}
+            names = [name for name in names if name in told or not _useless(frame[name])]
             names = [name for name in names if not _of_the_log(name, frame)]
-        require_columns(frame, [*names, *columns.categorical])
+        require_columns(frame, [*names, *columns.categorical, *columns.text, *columns.vectors])
         if not names:
             raise DataError("no feature column is left; name some under [columns] features")
-        return cls(tuple(_infer_feature(frame[name], name in columns.categorical) for name in names))
+        return cls(tuple(_infer_feature(frame[name], columns) for name in names))
 
     def cast(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The features of `frame` as float64 and categories; an unseen level becomes missing."""
+        """The features of `frame` as float64 and categories; an unseen level becomes missing.
+
+        Texts and vectors become the columns of their space, or stay as they are where none is learned yet.
+        """
         require_columns(frame, self.names)
-        return pd.DataFrame(
-            {feature.name: _cast_feature(frame[feature.name], feature) for feature in self.features},
-            index=frame.index,
-        )
+        columns: dict[str, Any] = {}
+        for feature in self.features:
+            values, space = cast_feature(frame[feature.name], feature), self.spaces.get(feature.name)
+            if space is None:
+                columns[feature.name] = values
+            else:
+                columns |= zip(space.columns, space.transform(values).T, strict=True)
+        return pd.DataFrame(columns, index=frame.index)
 
     def unseen(self, frame: pd.DataFrame, cast: pd.DataFrame) -> dict[str, int]:
         """How many values of each category are levels that the schema does not know; `cast` is their cast."""
@@ -155,12 +238,20 @@ class Schema:
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain lists and names, for a file."""
-        return [{"name": f.name, "kind": f.kind, "levels": list(f.levels)} for f in self.features]
+        return [
+            {"name": f.name, "kind": f.kind, "levels": list(f.levels)}
+            | ({"width": f.width} if f.width else {})
+            for f in self.features
+        ]
 
     @classmethod
     def from_dict(cls, data: Sequence[Mapping[str, Any]]) -> Schema:
         """Rebuild what `to_dict` gave."""
-        return cls(tuple(Feature(f["name"], f["kind"], tuple(f["levels"])) for f in data))
+        found = [Feature(f["name"], f["kind"], tuple(f["levels"]), int(f.get("width", 0))) for f in data]
+        for one in found:
+            if one.kind not in get_args(Kind) or not 0 <= one.width <= LONGEST_VECTOR:
+                raise ValueError(f"feature {one.name!r}: kind {one.kind!r} of width {one.width}")
+        return cls(tuple(found))
 
 
 def require_columns(frame: pd.DataFrame, names: Collection[str]) -> None:
@@ -190,15 +281,20 @@ def _useless(values: pd.Series) -> bool:
     if pd.api.types.is_datetime64_any_dtype(dtype) or pd.api.types.is_timedelta64_dtype(dtype):
         _left_out(values, "holds dates; turn it into numbers to have it as a feature")
         return True
-    if pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype):
+    if pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype) or holds_vectors(values):
         return False
+    if not isinstance(dtype, pd.CategoricalDtype) and reads_as_text(values, MAX_LEVELS):
+        return False
+    if not isinstance(dtype, pd.CategoricalDtype) and mostly_dates(values.dropna()):
+        _left_out(values, "holds dates as text; turn it into numbers to have it as a feature")
+        return True
     names, rows = values.nunique(), int(values.notna().sum())
     if names <= MAX_LEVELS and (names <= SMALLEST_IDENTIFIER or names <= rows / 2):
         return False
     if not isinstance(dtype, pd.CategoricalDtype):
         _refuse_mixed(values)  # numbers that were damaged differ in most rows too
-    said = f"{names:,} different names in {rows:,} rows, so it looks like an identifier or free text"
-    _left_out(values, f"{said}; name it under [columns] features or categorical to keep it")
+    said = f"{names:,} different names in {rows:,} rows, so it looks like an identifier"
+    _left_out(values, f"{said}; name it under [columns] text or categorical to keep it")
     return True
 
 
@@ -215,8 +311,12 @@ def _left_out(values: pd.Series, said: str) -> None:
     warn(f"column {str(values.name)!r} is left out: {said}")
 
 
-def _infer_feature(values: pd.Series, declared_category: bool) -> Feature:
+def _infer_feature(values: pd.Series, columns: Columns) -> Feature:
     name, dtype = str(values.name), values.dtype
+    declared_category = name in columns.categorical
+    wide = None if declared_category else _infer_wide(values, columns)
+    if wide is not None:
+        return wide
     if not declared_category and (pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype)):
         return Feature(name, "number")
     if pd.api.types.is_datetime64_any_dtype(dtype) or pd.api.types.is_timedelta64_dtype(dtype):
@@ -228,12 +328,39 @@ def _infer_feature(values: pd.Series, declared_category: bool) -> Feature:
     if not declared_category and not isinstance(dtype, pd.CategoricalDtype):
         _refuse_mixed(values)
     levels = tuple(sorted(_as_text(values).dropna().unique()))
+    note_two_spellings(levels, name)
     if len(levels) > MAX_LEVELS:
         raise DataError(
             f"column {name!r}: {len(levels):,} different names (at most {MAX_LEVELS:,}), "
             f"first: {levels[0]!r}; it looks like an identifier: leave it out of [columns] features"
         )
     return Feature(name, "category", levels)
+
+
+def _infer_wide(values: pd.Series, columns: Columns) -> Feature | None:
+    """A text or a vector, said where nobody named it as one; None for numbers and categories."""
+    name, dtype = str(values.name), values.dtype
+    if name in columns.vectors or (name not in columns.text and holds_vectors(values)):
+        width = width_of(values)
+        if name not in columns.vectors:
+            warn(f"column {name!r} is read as vectors: lists of {width:,} numbers")
+        return Feature(name, "vector", width=width)
+    if name in columns.text:
+        if pd.api.types.is_datetime64_any_dtype(dtype) or holds_vectors(values):
+            raise DataError(f"column {name!r}: holds {_held(values)}, so it cannot be read as text")
+        return Feature(name, "text")
+    plain = pd.api.types.is_numeric_dtype(dtype) or isinstance(dtype, pd.CategoricalDtype)
+    if plain or pd.api.types.is_datetime64_any_dtype(dtype) or not reads_as_text(values, MAX_LEVELS):
+        return None
+    warn(
+        f"column {name!r} is read as text: {values.nunique():,} different values, most of several words; "
+        "name it under [columns] ignore or categorical if it is none, under text to confirm it"
+    )
+    return Feature(name, "text")
+
+
+def _held(values: pd.Series) -> str:
+    return "dates" if pd.api.types.is_datetime64_any_dtype(values.dtype) else "lists of numbers"
 
 
 def _refuse_mixed(values: pd.Series) -> None:
@@ -253,9 +380,19 @@ def _refuse_mixed(values: pd.Series) -> None:
         raise DataError(
             f"column {values.name!r}: {offence}; correct it, or name it under [columns] categorical"
         )
+    if mostly_marked(present):
+        raise DataError(
+            f"column {values.name!r}: holds numbers with signs or marks, first: {show(present.iloc[0])}; "
+            "write them with digits and a decimal point alone, or say [columns] categorical or ignore"
+        )
 
 
-def _cast_feature(values: pd.Series, feature: Feature) -> pd.Series:
+def cast_feature(values: pd.Series, feature: Feature) -> pd.Series:
+    """A column as its kind is kept; what cannot be is a `DataError`."""
+    if feature.kind == "text":
+        return _texts(values)
+    if feature.kind == "vector":
+        return as_vectors(values, feature.width)
     if feature.kind == "category":
         levels = pd.Index(feature.levels, dtype="str")
         codes = levels.get_indexer(pd.Index(_as_text(values)))
@@ -279,6 +416,23 @@ def _cast_feature(values: pd.Series, feature: Feature) -> pd.Series:
             f"{show(values.index[first])}; leave unknown values empty"
         )
     return cast
+
+
+def _texts(values: pd.Series) -> pd.Series:
+    """Texts; blank ones are missing."""
+    if values.dtype == object:
+        odd = [isinstance(value, list | tuple | dict | np.ndarray) for value in values]
+        if any(odd):
+            first = odd.index(True)
+            raise DataError(
+                f"column {values.name!r}: {sum(odd)} value(s) are no text, first: "
+                f"{str(values.iloc[first])[:60]!r} in case {show(values.index[first])}"
+            )
+    texts = _as_text(values)
+    long = int((texts.str.len() > LONGEST).sum())
+    if long:
+        warn(f"column {str(values.name)!r}: {long:,} text(s) are cut after {LONGEST:,} characters")
+    return texts.where(texts.str.contains(r"\S", na=False))
 
 
 def _as_text(values: pd.Series) -> pd.Series:

@@ -6,7 +6,8 @@ import atexit
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -142,10 +143,29 @@ _copies: dict[Any, Path] = {}
 """Copies of pipes that can be read only once, by the pipe: a command may ask for them twice."""
 
 
+_kept = False
+
+
+@contextmanager
+def pipes_kept() -> Iterator[None]:
+    """While a command runs, a named pipe is read once; who asks again gets the copy."""
+    global _kept
+    before, known = _kept, set(_copies)
+    _kept = True
+    try:
+        yield
+    finally:
+        _kept = before
+        for key in set(_copies) - known:
+            if isinstance(key, str) and "/fd/" not in key:
+                del _copies[key]
+
+
 def _of_pipe(path: Path) -> Source:
     """A pipe or standard input, copied to a file of its own so that it is read as any other."""
     name = shown(path)
-    once = sys.stdin if str(path) in {"-", "/dev/stdin"} else str(path) if "/fd/" in str(path) else None
+    lasting = _kept or "/fd/" in str(path)
+    once = sys.stdin if str(path) in {"-", "/dev/stdin"} else str(path) if lasting else None
     if once is None or once not in _copies:
         copy = _copied(path, name)
         if once is None:

@@ -37,8 +37,16 @@ def class_codes(
         raise DataError(
             f"column {values.name!r}: {outside.sum()} value(s) outside {allowed}, "
             f"first: {show(values.iloc[first])} in case {show(_at(ids, first))}"
+            f"{_remedy(values.iloc[first], classes)}"
         )
     return codes.astype(np.int64)
+
+
+def _remedy(value: Any, classes: Sequence[Class]) -> str:
+    alike = [name for name in classes if str(name).strip().casefold() == str(value).strip().casefold()]
+    if alike:
+        return f"; is it {show(alike[0])}? Classes are spelled alike everywhere"
+    return "; name the classes under [costs] classes" if list(classes) == [0, 1] else ""
 
 
 def number_in(

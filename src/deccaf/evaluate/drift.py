@@ -7,8 +7,8 @@ could have done it.
 
 A mix of cases that is new (a weekend, a campaign) moves shares, and a model copes. `Comparison` looks for
 what no mix explains and no model survives: another unit, a column that came empty, a category that was never
-there. Its tests hold for any distribution and any number of cases: of n new values, those beyond the r
-outermost of N old ones are beta-binomial, BB(n; r, N - r + 1), if new and old are alike.
+there, texts of other words. Its tests hold for any distribution and any number of cases: of n new values,
+those beyond the r outermost of N old ones are beta-binomial, BB(n; r, N - r + 1), if new and old are alike.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Unlike:
     """One way in which new cases are unlike those that a model learned from."""
 
     column: str
-    kind: Literal["scale", "empty", "zero", "unseen"]
+    kind: Literal["scale", "empty", "zero", "unseen", "unfamiliar"]
     cases: int
     """How many of the new cases show it."""
     of: int
@@ -193,10 +193,10 @@ class Comparison:
     def add(self, raw: pd.DataFrame, cast: pd.DataFrame) -> None:
         """Look at more cases: as they came, and as the model sees them (levels never seen are missing)."""
         for name, known in self.profiles.items():
-            if name not in cast or name not in raw:
+            if name not in cast:
                 continue
             column = self.columns.setdefault(name, _Column())
-            absent = raw[name].isna().to_numpy()
+            absent = (raw if name in raw else cast)[name].isna().to_numpy()
             column.cases += len(absent)
             column.missing += int(absent.sum())
             if "edges" in known:
@@ -209,7 +209,7 @@ class Comparison:
 
     def found(self) -> list[Unlike]:
         """What is off; nothing where the cases could be like the old ones."""
-        tests = (_scale, _empty, _zero, _unseen)
+        tests = (_scale, _empty, _zero, _unseen, _unfamiliar)
         every = [
             test(name, self.profiles[name], seen) for name, seen in self.columns.items() for test in tests
         ]
@@ -217,7 +217,7 @@ class Comparison:
 
 
 def _scale(name: str, known: Mapping[str, Any], seen: _Column) -> Unlike | None:
-    if "usual" not in known or seen.beyond < _MOST * max(seen.other, 1):
+    if "of" in known or "usual" not in known or seen.beyond < _MOST * max(seen.other, 1):
         return None
     sides = 3 * int(known["outer"])  # too low, too high, too near to 0
     odd = _by_chance(seen.beyond, seen.other, sides, int(known["other"]) - sides + 1)
@@ -239,13 +239,14 @@ def _empty(name: str, known: Mapping[str, Any], seen: _Column) -> Unlike | None:
     mixed = min(_MIX * before, before + known["cases"] // 4)  # what another mix of cases may bring
     if _by_chance(seen.missing, seen.cases, mixed + 1, known["cases"] - mixed + 1) >= CHANCE:
         return None
+    name = known.get("of", name)
     said = f"{name}: empty in {seen.missing:,} of {seen.cases:,} cases, in {share:.1%} of those learned from"
     return Unlike(name, "empty", seen.missing, seen.cases, said)
 
 
 def _zero(name: str, known: Mapping[str, Any], seen: _Column) -> Unlike | None:
     present = seen.zeros + seen.other
-    if "zeros" not in known or not present or seen.zeros < present:
+    if "of" in known or "zeros" not in known or not present or seen.zeros < present:
         return None
     before, old = int(known["zeros"]), int(known["zeros"]) + int(known["other"])
     if before > _SELDOM * old or _by_chance(seen.zeros, present, before + 1, old - before + 1) >= CHANCE:
@@ -266,6 +267,25 @@ def _unseen(name: str, known: Mapping[str, Any], seen: _Column) -> Unlike | None
         f"first: {seen.first_unseen!r}"
     )
     return Unlike(name, "unseen", seen.unseen, seen.cases, said)
+
+
+def _unfamiliar(name: str, known: Mapping[str, Any], seen: _Column) -> Unlike | None:
+    """Texts of other words, vectors from elsewhere: by the column that says how familiar each is."""
+    if "of" not in known or "usual" not in known:
+        return None
+    count, present = seen.beyond + seen.zeros, seen.zeros + seen.other
+    outer = 3 * int(known["outer"]) + int(known["zeros"])
+    if not present or count < _MOST * present:
+        return None
+    if _by_chance(count, present, outer, int(known["other"]) + int(known["zeros"]) - outer + 1) >= CHANCE:
+        return None
+    what = {
+        "text": "texts have few or no words in common with those learned from; another language?",
+        "vector": "vectors lie far from those learned from; from another model, or on another scale?",
+    }[known["kind"]]
+    return Unlike(
+        known["of"], "unfamiliar", count, seen.cases, f"{known['of']}: {count:,} of {present:,} {what}"
+    )
 
 
 def _by_chance(count: int, of: int, outer: int, inner: int) -> float:

@@ -37,11 +37,11 @@ FEWEST = 10
 LEVELS = 12
 
 
-def tally(history: History, classes: int) -> dict[str, Any]:
+def tally(history: History, classes: int, features: pd.DataFrame) -> dict[str, Any]:
     """What a model file remembers of everybody's decisions, as plain data.
 
     By person: `said` (counts by truth and decision), `unlabelled` (decisions whose truth is not known yet)
-    and `parts` (where they differ from the others).
+    and `parts` (where, by these `features`, they differ from the others).
     """
     names, who = np.unique(history.expert.to_numpy(str), return_inverse=True)
     truth, said = history.label[history.case], history.decision
@@ -52,7 +52,7 @@ def tally(history: History, classes: int) -> dict[str, Any]:
     parts: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     if len(names) > 1:
         wrong = (truth != said)[known].astype(np.int64)
-        for found in _parts(history.features, history.case[known], who[known], truth[known], wrong, classes):
+        for found in _parts(features, history.case[known], who[known], truth[known], wrong, classes):
             for j, part in found:
                 parts[names[j]].append(part)
     return {
@@ -103,6 +103,8 @@ def _parts(
 
 def _slices(values: pd.Series) -> tuple[Ints, list[str]]:
     """A part of the cases for every case (-1: none), and the parts' names."""
+    if values.isna().all():
+        return np.full(len(values), -1, np.int64), []
     if isinstance(values.dtype, pd.CategoricalDtype):
         common = values.value_counts().index[:LEVELS].astype(str).tolist()
         codes = pd.Index(common).get_indexer(pd.Index(values.astype("object")))

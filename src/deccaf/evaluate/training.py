@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from deccaf.data.costs import Costs
 from deccaf.data.history import History
@@ -12,8 +13,14 @@ from deccaf.evaluate.drift import profile
 from deccaf.evaluate.people import tally
 
 
-def training_facts(history: History, method: str, costs: Costs) -> dict[str, Any]:
-    """Counts, shares, the profile of every feature, everybody's decisions, the time span, as plain data."""
+def training_facts(
+    history: History, method: str, costs: Costs, features: pd.DataFrame | None = None
+) -> dict[str, Any]:
+    """Counts, shares, the profile of every feature, everybody's decisions, the time span, as plain data.
+
+    `features` are what is to be told of, where the history has texts or vectors.
+    """
+    features = history.features if features is None else features
     known = history.label >= 0
     shares = np.bincount(history.label[known], minlength=len(costs.classes)) / max(known.sum(), 1)
     facts: dict[str, Any] = {
@@ -24,8 +31,8 @@ def training_facts(history: History, method: str, costs: Costs) -> dict[str, Any
         "decisions": {
             str(name): int(count) for name, count in history.expert.value_counts().sort_index().items()
         },
-        "people": tally(history, len(costs.classes)),
-        "profile": {str(name): profile(history.features[name]) for name in history.features},
+        "people": tally(history, len(costs.classes), features),
+        "profile": {str(name): profile(features[name]) for name in features},
     }
     if history.time is not None and len(history.time):
         facts["time"] = [_plain_time(history.time.min()), _plain_time(history.time.max())]

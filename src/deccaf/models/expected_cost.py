@@ -26,6 +26,7 @@ CELLS = 1_000_000
 class LearnedCosts(Learned):
     """P(truth | case) and P(decision | case, truth, expert); plans minimise the expected cost."""
 
+    any_costs = True
     classifier: CaseClassifier
     decisions: DecisionModel | None
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -73,6 +73,9 @@ class Learned(ABC):
     classifier : the model of the cases
     decisions : the model of the experts; None where nobody's decisions were learned from
     """
+
+    any_costs: ClassVar[bool] = False
+    """Whether costs enter only where cases are scored: then plans may use others than those of the fit."""
 
     def __init__(self, method: str, classifier: Any, decisions: Any | None) -> None:
         self.method = method

@@ -32,6 +32,8 @@ class Chunk:
     batch: pd.Series | None
     columns: pd.DataFrame
     """The columns that constraints name."""
+    wide: pd.DataFrame
+    """Texts and vectors as they came, as far as they are there."""
 
     def __len__(self) -> int:
         return len(self.features)
@@ -44,6 +46,7 @@ class Chunk:
             self.ids[rows],
             None if self.batch is None else self.batch.iloc[rows],
             self.columns.iloc[rows],
+            self.wide.iloc[rows],
         )
 
 
@@ -157,19 +160,24 @@ class Intake:
     def _of_cases(self, cases: Cases, frame: pd.DataFrame | None) -> Chunk:
         features = cases.features if cases.schema == self.schema else self.schema.cast(cases.features)
         if frame is None:
-            frame = cases.features[self.schema.names]
+            frame = cases.features
         else:
             self._look_at_times(cases)
-        self._count(frame.set_axis(features.index), features)
+        frame = frame.set_axis(features.index)
+        self._count(frame, features)
         known = pd.concat([cases.groups, cases.features], axis=1)
         known = known.loc[:, ~known.columns.duplicated()]  # a group that is also a feature
-        return Chunk(features, cases.amounts, cases.ids, cases.batch, self._kept(known))
+        return Chunk(features, cases.amounts, cases.ids, cases.batch, self._kept(known), self._wide(frame))
 
     def _of_table(self, table: Input, rows: slice) -> Chunk:
         frame = table.frame.iloc[rows]
         features = self.schema.cast(frame)
         self._count(frame, features)
-        return Chunk(features, table.amounts.iloc[rows], table.ids[rows], None, self._kept(frame))
+        ids, amounts = table.ids[rows], table.amounts.iloc[rows]
+        return Chunk(features, amounts, ids, None, self._kept(frame), self._wide(frame))
+
+    def _wide(self, frame: pd.DataFrame) -> pd.DataFrame:
+        return frame[[feature.name for feature in self.schema.wide if feature.name in frame]]
 
     def _kept(self, frame: pd.DataFrame) -> pd.DataFrame:
         missing = [name for name in self.extra if name not in frame]
@@ -179,7 +187,7 @@ class Intake:
         return frame[list(self.extra)]
 
     def _count(self, frame: pd.DataFrame, features: pd.DataFrame) -> None:
-        missing = frame[self.schema.names].isna().sum()
+        missing = frame[[name for name in self.schema.names if name in frame]].isna().sum()
         self.odd.missing.update({str(name): int(count) for name, count in missing.items() if count})
         self.odd.unseen.update(self.schema.unseen(frame, features))
         self.comparison.add(frame, features)

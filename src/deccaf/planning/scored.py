@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from deccaf.assign import Opinions
 from deccaf.data.costs import Class
+from deccaf.errors import DriftError
 from deccaf.evaluate.drift import Unlike
 from deccaf.models.methods import Scores
 from deccaf.planning.intake import Chunk, Intake, joined, stacked
@@ -66,6 +67,14 @@ class Scored:
             paid = None if said.review_cost is None else said.review_cost[where]
             said = replace(said, q=said.q[:, where], review_cost=paid)
         return replace(self, makers=tuple(makers), loss=loss, objective=objective, opinions=said)
+
+
+def trusted(scored: Scored, strict: bool) -> Scored:
+    """The same, or with `strict` a `DriftError` where the cases are unlike those learned from."""
+    if strict and scored.warnings:
+        more = "; ".join(unlike.said for unlike in scored.warnings)
+        raise DriftError(f"the cases are unlike those that the model learned from: {more}")
+    return scored
 
 
 @dataclass(eq=False)

@@ -6,7 +6,7 @@ cost ("costs.false_positive") a number. The command line, the service's drafts a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -144,6 +144,8 @@ def what_ifs(
 
     `known` are the experts that were learned from: anyone else is the team's average.
     """
+    for scenario in scenarios:
+        check_names(scenario.room, (*capacity.makers, *known))
     rosters = [changed(capacity, scenario.room) for scenario in scenarios]
     others = [terms.changed(scenario.costs) for scenario in scenarios]  # before any work: names may be wrong
     everyone = list(dict.fromkeys(name for roster in [capacity, *rosters] for name in _people(roster)))
@@ -174,6 +176,22 @@ def changed(capacity: Capacity, changes: Mapping[str, str]) -> Capacity:
     for maker, change in changes.items():
         capacity = _changed(capacity, maker, change)
     return capacity
+
+
+def check_names(names: Collection[str], known: Collection[str]) -> None:
+    """Refuse a new name that is nearly a known one: more likely a slip than a newcomer.
+
+    Names that differ in a number (`analyst_1`, `analyst_12`) are different people.
+    """
+    for name in names:
+        near = [one for one in known if _digits(one) == _digits(name)]
+        hint = "" if name in known else did_you_mean(name, near, 0.8)
+        if hint:
+            raise DataError(f"what if {name}: nobody is called so{hint} A newcomer needs another name")
+
+
+def _digits(name: str) -> str:
+    return "".join(sign for sign in name if sign.isdigit())
 
 
 def least_cost(scored: Scored, capacity: Capacity, **options: Any) -> float:

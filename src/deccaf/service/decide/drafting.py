@@ -13,14 +13,15 @@ import sqlalchemy as sa
 
 from deccaf.assign import Opinions
 from deccaf.data.capacity import UNLIMITED, Capacity
-from deccaf.data.config import ConstraintsTable
+from deccaf.data.config import ConstraintsTable, CostsTable
 from deccaf.data.costs import MACHINE
 from deccaf.errors import CapacityError, DataError, did_you_mean
+from deccaf.evaluate.drift import Unlike
 from deccaf.planning.constraints import needs_opinions
 from deccaf.planning.plan import Plan
 from deccaf.planning.planner import make_plan, roster_notes
 from deccaf.planning.random_sharing import random_cost
-from deccaf.planning.scored import Scored
+from deccaf.planning.scored import Scored, trusted
 from deccaf.planning.what_if import changed
 from deccaf.planning.what_if import what_if as planning_what_if
 from deccaf.service.decide.draft import Bools, Draft, Ints, allowed, only, roster_capacity
@@ -93,15 +94,24 @@ def waiting_cases(connection: sa.Connection, shift_id: int, case_ids: Sequence[s
     )
 
 
-def make_draft(waiting: Waiting, model: Model | None, constraints: ConstraintsTable | None = None) -> Draft:
+def make_draft(
+    waiting: Waiting,
+    model: Model | None,
+    constraints: ConstraintsTable | None = None,
+    costs: CostsTable | None = None,
+    strict: bool = False,
+) -> Draft:
     """Score, draw the lottery, solve, verify; nothing is written.
 
-    Random cases that the constraints ask for take the place of the shift's own lottery.
+    Random cases that the constraints ask for take the place of the shift's own lottery. `costs` replace those
+    of the model; with `strict`, cases unlike those that it learned from are a `DriftError`.
     """
     _check_constraints(constraints)
+    if costs is not None:
+        model = _with_costs(model, costs, waiting)
     experts = [name for name in waiting.roster["maker"] if name != MACHINE]
     capacity = roster_capacity(waiting.roster)
-    scored = _scored(waiting, model, experts, constraints)
+    scored = trusted(_scored(waiting, model, experts, constraints), strict)
     if model is not None:
         scored = replace(scored, notes=(*roster_notes(model.system.experts_, capacity), *scored.notes))
     may = allowed(scored, waiting.excluded)
@@ -125,6 +135,22 @@ def make_draft(waiting: Waiting, model: Model | None, constraints: ConstraintsTa
         labelled=np.array(waiting.labelled),
         **options,
     )
+
+
+def _with_costs(model: Model | None, costs: CostsTable, waiting: Waiting) -> Model:
+    """The model with other costs, which may only name people who are known."""
+    if model is None:
+        raise conflict("no-model", "costs: no model is active whose costs they could replace")
+    system = model.system.with_costs(costs.build(), costs.review_cost)
+    known = {*waiting.roster["maker"], *system.experts_}
+    paid = costs.review_cost if isinstance(costs.review_cost, dict) else {}
+    stray = next((name for name in paid if name not in known), None)
+    if stray is not None:
+        hint = did_you_mean(stray, known)
+        raise invalid(
+            "unknown-name", f"costs.review_cost: {stray!r} is neither on the roster nor known{hint}"
+        )
+    return replace(model, system=system)
 
 
 def what_if(draft: Draft, changes: Mapping[str, str]) -> OtherPlan:
@@ -205,6 +231,7 @@ def _scored(
     loss, says = np.full((count, len(makers)), np.inf), np.full(count, -1, np.int64)
     objective, opinions = loss, None
     notes: tuple[str, ...] = ()
+    warnings: tuple[Unlike, ...] = ()
     if not given.all():
         if model is None:
             raise conflict("no-model", f"{(~given).sum()} case(s) need a model, and none is active")
@@ -213,7 +240,7 @@ def _scored(
         found = model.score_frame(frame, experts, constraints)
         columns = np.array([makers.index(name) for name in found.makers])
         loss[np.ix_(rows, columns)], says[rows] = found.loss, found.says
-        notes, opinions = found.notes, found.opinions
+        notes, opinions, warnings = found.notes, found.opinions, found.warnings
         if found.objective is not found.loss:
             objective = loss.copy()
             objective[np.ix_(rows, columns)] = found.objective
@@ -236,6 +263,8 @@ def _scored(
         notes=notes,
         columns=_columns(waiting, constraints),
         opinions=_for_all(opinions, given, constraints),
+        terms=None if model is None or given.all() else model.system.terms,
+        warnings=warnings,
     )
 
 

@@ -59,8 +59,7 @@ class Model:
             system.review_costs(known),
         )
         ids = pd.RangeIndex(len(rows))
-        objective = scores.loss if system.method == "deccaf" else scores.objective
-        return Scored(ids, (MACHINE, *known), scores.loss, objective, scores.says, self.classes)
+        return Scored(ids, (MACHINE, *known), scores.loss, scores.objective, scores.says, self.classes)
 
     def score_frame(
         self, frame: pd.DataFrame, experts: Sequence[str], constraints: ConstraintsTable | None = None

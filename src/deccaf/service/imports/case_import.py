@@ -16,6 +16,8 @@ import numpy as np
 import pandas as pd
 import sqlalchemy as sa
 
+from deccaf.data.schema import cast_feature
+from deccaf.data.vectors import holds_vectors
 from deccaf.errors import DataError
 from deccaf.service.decide.registry import Model
 from deccaf.service.errors import invalid, not_found
@@ -264,7 +266,9 @@ def _value_errors(values: pd.Series, ids: pd.Series, expected: Expected) -> list
     bad: dict[int, str] = {}
     if pd.api.types.is_float_dtype(values.dtype):
         bad = dict.fromkeys(np.flatnonzero(np.isinf(values.to_numpy(np.float64))).tolist(), "is infinite")
-    elif not pd.api.types.is_numeric_dtype(values.dtype):
+    elif kinds.get(name) == "vector":
+        bad = _vector_errors(values, model)
+    elif not pd.api.types.is_numeric_dtype(values.dtype) and not holds_vectors(values):
         text = values.astype("str")
         long = (text.str.len() > LONGEST_TEXT).fillna(False).to_numpy(bool)
         bad = dict.fromkeys(np.flatnonzero(long).tolist(), f"is longer than {LONGEST_TEXT:,} characters")
@@ -295,6 +299,20 @@ def head_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
         {str(name): shortened(value) for name, value in zip(rows, row, strict=True)}
         for row in rows.itertuples(index=False, name=None)
     ]
+
+
+def _vector_errors(values: pd.Series, model: Model | None) -> dict[int, str]:
+    """Vectors that the model cannot use, by row."""
+    bad: dict[int, str] = {}
+    if model is None:
+        return bad
+    feature = next(one for one in model.system.schema_.features if one.name == values.name)
+    for row in range(len(values)):
+        try:
+            cast_feature(values.iloc[row : row + 1], feature)
+        except DataError as error:
+            bad[row] = str(error).partition(") ")[2] or str(error)
+    return bad
 
 
 def _as_json(frame: pd.DataFrame) -> Sequence[str]:

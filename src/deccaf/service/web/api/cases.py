@@ -12,6 +12,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
+from deccaf.data.vectors import LONGEST_VECTOR
 from deccaf.errors import DeccafError
 from deccaf.service.core import Service
 from deccaf.service.decide.arrivals import Incoming
@@ -45,7 +46,8 @@ MOST_COLUMNS = 2_000
 
 Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
 Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e300, le=1e300)]
-Value = bool | Annotated[int, Field(ge=-(2**53), le=2**53)] | Number | Text | None
+Vector = Annotated[list[Number], Field(max_length=LONGEST_VECTOR)]
+Value = bool | Annotated[int, Field(ge=-(2**53), le=2**53)] | Number | Text | Vector | None
 ColumnName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]*$")]
 Features = Annotated[dict[ColumnName, Value], Field(max_length=MOST_COLUMNS)]
 Loss = Annotated[float, Field(allow_inf_nan=False, ge=-1e12, le=1e12)]

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
-from deccaf.data.config import ConstraintsTable
+from deccaf.data.config import ConstraintsTable, CostsTable
 from deccaf.service.decide import drafting, plans
 from deccaf.service.decide.draft import Draft
 from deccaf.service.decide.plans import PlanRecord
@@ -39,6 +39,10 @@ class NewPlan(Strict):
     case_ids: Annotated[list[CaseId], Field(min_length=1, max_length=10_000)] | None = None
     constraints: ConstraintsTable | None = None
     """What the plan must grant beside everybody's limits: a `[constraints]` table of a configuration file."""
+    costs: CostsTable | None = None
+    """What errors and reviews cost, instead of what the model was fitted with: a `[costs]` table."""
+    strict: bool = False
+    """Refuse cases that are unlike those that the model learned from."""
 
 
 class WhatIf(Strict):
@@ -61,7 +65,10 @@ async def draft_plan(
 
     def draft() -> tuple[int, Draft]:
         waiting = here.read(look)
-        return waiting.shift_id, drafting.make_draft(waiting, here.models.active, wanted.constraints)
+        drafted = drafting.make_draft(
+            waiting, here.models.active, wanted.constraints, wanted.costs, wanted.strict
+        )
+        return waiting.shift_id, drafted
 
     def change(connection: sa.Connection, at: float, made: tuple[int, Draft]) -> dict[str, Any]:
         shift, drafted = made

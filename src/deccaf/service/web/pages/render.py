@@ -61,7 +61,14 @@ environment = Environment(
     undefined=StrictUndefined,
 )
 environment.filters.update(
-    amount=words.amount, percent=words.percent, clock=_clock, ago=_ago, span=words.span, count=words.count
+    amount=words.amount,
+    percent=words.percent,
+    clock=_clock,
+    ago=_ago,
+    span=words.span,
+    count=words.count,
+    fact=words.fact,
+    is_long=words.is_long,
 )
 environment.globals.update(charts=charts, words=words, version=__version__, htmx_config=HTMX)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from deccaf.data.costs import Costs
 from deccaf.service.monitor.shift_report import MakerLoad
@@ -98,3 +99,15 @@ def load_finding(loads: Sequence[MakerLoad]) -> str:
     used = sum(load.used for load in there if load.capacity is not None)
     left = f"{percent(1 - used / limits)} of the team's time is left" if limits else "nobody has a limit"
     return f"{len(full)} of {len(there)} people are full; {left}"
+
+
+def fact(value: Any) -> Any:
+    """A feature as a person reads it: a text whole, a vector by its length."""
+    if isinstance(value, list):
+        return f"{len(value)} numbers"
+    return "missing" if value is None else value
+
+
+def is_long(value: Any) -> bool:
+    """Whether a feature is a text that needs room of its own."""
+    return isinstance(value, str) and (len(value) > 60 or "\n" in value)
