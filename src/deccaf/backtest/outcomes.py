@@ -89,6 +89,12 @@ def joined(tables: Sequence[Table]) -> Table:
     return type(tables[0])(**columns)
 
 
+def taken(table: Table, rows: Mask) -> Table:
+    """Some of the cases."""
+    columns: dict[str, Any] = {part.name: getattr(table, part.name)[rows] for part in fields(table)}
+    return type(table)(**columns)
+
+
 def log_of(part: Part, beliefs: Beliefs, found: Chances) -> Log:
     """The logged decision about every test case, with what the models expected of it."""
     mine = part.decisions[np.argsort(part.position[part.decisions], kind="stable")]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from deccaf.backtest.split import Part, Rooms
 from deccaf.estimator import DeCCaF
+from deccaf.evaluate.hidden_truth import counted
 from deccaf.policies import Beliefs, Correctness, Decided, Registered, find
 
 Array = NDArray[np.float64]
@@ -42,7 +43,8 @@ class Models:
     def beliefs(self, drawn: Ints) -> Beliefs:
         """What the models say of the test cases, after learning from the drawn decisions."""
         part = self.part
-        history = part.history.take(part.train, drawn)
+        # what labels hide is guessed from the training part alone
+        history = counted(part.history.take(part.train, drawn), part.config.labels).history
         cases = part.cases.features.iloc[part.rows]
         paper: dict[str, Correctness] = {}
         chances: tuple[Array, Array] | None = None
@@ -76,7 +78,7 @@ def decide(name: str, beliefs: Beliefs, rooms: Rooms, seed: int) -> Decided:
         return run(beliefs, rooms[0][1], seed)
     maker, says = np.zeros(len(beliefs), np.int64), np.zeros(len(beliefs), np.int64)
     for rows, room in rooms:
-        found = run(_taken(beliefs, rows), room, seed)
+        found = run(taken(beliefs, rows), room, seed)
         maker[rows], says[rows] = found.maker, found.machine_says
     return Decided(maker, says)
 
@@ -112,7 +114,8 @@ def priced(beliefs: Beliefs, costs: Array) -> Beliefs:
     return replace(beliefs, costs=costs)
 
 
-def _taken(beliefs: Beliefs, rows: Ints) -> Beliefs:
+def taken(beliefs: Beliefs, rows: Ints) -> Beliefs:
+    """What is believed of some of the cases."""
     paper: Mapping[str, Correctness] = {
         name: Correctness(known.p[rows], known.correct[rows]) for name, known in beliefs.paper.items()
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,7 @@ from deccaf.backtest import outcomes as o
 from deccaf.backtest.options import Options
 from deccaf.backtest.outcomes import Log, Outcome, Trace
 from deccaf.backtest.split import Part, Rooms, Split, of_truth
-from deccaf.backtest.verdict import HISTORY, OURS, SIMPLE, Verdict, best_simple, verdict_of
+from deccaf.backtest.verdict import HISTORY, OURS, SIMPLE, Verdict, best_simple, open_verdict, verdict_of
 from deccaf.data.costs import MACHINE, Class
 from deccaf.data.history import MANY_GROUPS, History, splitting_group
 from deccaf.evaluate.fairness import by_group
@@ -108,6 +108,9 @@ class Backtest:
     folds: int
     classes: tuple[Class, ...]
     effective_cases: float | None
+    open: pd.DataFrame | None = None
+    """Where nobody saw the truth of rejected cases, by policy and per 100 cases: the least and the greatest
+    ends of intervals over all that the truth may be, `cost_low`, `cost_high`, `saved_low`, `saved_high`."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for programs; `costs` is the table as it is printed."""
@@ -126,6 +129,7 @@ class Backtest:
             "ratios": _records(self.ratios),
             "groups": {name: _records(table) for name, table in self.groups.items()},
             "hidden_reason": self._hidden(),
+            "open": None if self.open is None else _records(self.open.rename_axis("policy").reset_index()),
             "received": _records(self.received.reset_index()),
             "notes": list(self.notes),
         }
@@ -178,6 +182,21 @@ def collected(
     )
 
 
+def bounded(middle: Backtest, *ends: Backtest) -> Backtest:
+    """The same where truths are open: bounds beside the middle, and a verdict only where all agree."""
+    rows = {}
+    for name in middle.costs.index:
+        costs = pd.DataFrame([one.costs.loc[name] for one in (middle, *ends)])
+        rows[name] = {"cost_low": costs["low"].min(), "cost_high": costs["high"].max()}
+        if name in middle.savings.index:
+            saved = pd.DataFrame([one.savings.loc[name] for one in (middle, *ends)])
+            rows[name] |= {"saved_low": saved["low"].min(), "saved_high": saved["high"].max()}
+    table = pd.DataFrame(rows).T.reindex(columns=["cost_low", "cost_high", "saved_low", "saved_high"])
+    return replace(
+        middle, open=table, verdict=open_verdict(middle.verdict, [one.verdict for one in ends], table)
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class _Together:
     """The test cases of all splits, one below the other."""
@@ -200,6 +219,12 @@ class _Together:
         """What belongs together, for intervals."""
         group = splitting_group(self.history.cases)
         return None if group is None else group.to_numpy()[self.rows]
+
+    @cached_property
+    def stands(self) -> Array:
+        """How much each test case counts, 1 on average."""
+        each = np.concatenate([one.part.stands for one in self.tested])
+        return np.asarray(each / each.mean())
 
     @cached_property
     def truth(self) -> Ints:
@@ -227,14 +252,14 @@ class _Together:
         found = {q: o.stacked([one.outcomes[q] for one in self.tested]) for q in self.tested[0].outcomes}
         for q, trace in self.traces.items():
             assert self.log is not None
-            found[q] = o.estimated(trace, self.log, self.cost_of(q.ratio))
+            found[q] = self._sized(o.estimated(trace, self.log, self.cost_of(q.ratio)))
         if self.log is None:
             return found
         ours = self.traces[Question(OURS)]
         found[Question(IPS)] = o.by_inverse_propensity(ours, self.log, found[Question(OURS)])
         lots = self.log.by_lot
         if lots.sum() >= FEWEST_BY_LOT and not lots.all():
-            found[Question(LOT)] = o.estimated(ours, self.log, self.cost_of(), lots)
+            found[Question(LOT)] = self._sized(o.estimated(ours, self.log, self.cost_of(), lots))
         return found
 
     @property
@@ -246,10 +271,20 @@ class _Together:
         """Effective cases behind deccaf's estimate, over all splits; None where nothing is estimated."""
         if self.ours.logged is None or not self.ours.asked.any():
             return None
-        return self.ours.logged.effective_cases()
+        return replace(self.ours.logged, weight=self.ours.logged.weight * self.stands).effective_cases()
 
     def mean(self, terms: Array, event: float = 0.0, below: float = 0.0) -> Estimate:
-        return mean_with_interval(terms, self.member, self.options.confidence, event, below)
+        """The mean over all that the test cases stand for: a ratio, whose terms are those of its slope."""
+        middle = float((self.stands * terms).mean())
+        counts = middle + self.stands * (terms - middle)
+        return mean_with_interval(counts, self.member, self.options.confidence, event, below)
+
+    def _sized(self, found: Outcome) -> Outcome:
+        """The same with events as large as the cases that stand for others make them."""
+        if found.logged is None or not found.asked.any() or self.history.stands is None:
+            return found
+        weight, propensity = found.logged.weight * self.stands, found.logged.propensity / self.stands
+        return replace(found, event=replace(found.logged, weight=weight, propensity=propensity).event())
 
     def cost(self, q: Question) -> Estimate:
         """Per 100 cases, never below 0."""
@@ -266,7 +301,7 @@ class _Together:
         for q, found in self.outcomes.items():
             if q == Question(q.policy):
                 one = self.cost(q)
-                share = float(found.asked.mean())
+                share = float((self.stands * found.asked).mean())
                 rows[q.policy] = {"cost": one.value, "low": one.low, "high": one.high, "deferred": share}
         return pd.DataFrame(rows).T
 
@@ -282,7 +317,7 @@ class _Together:
         rows = []
         for q, found in self.outcomes.items():
             if q.hours is not None:
-                one, share = self.cost(q), float(found.asked.mean())
+                one, share = self.cost(q), float((self.stands * found.asked).mean())
                 rows.append((q.hours, one.value, one.low, one.high, share))
         return pd.DataFrame(rows, columns=["hours", "cost", "low", "high", "deferred"])
 
@@ -301,7 +336,7 @@ class _Together:
             }
             other = min(simple, key=lambda name: simple[name])
             one = self.saved(Question(other, ratio=ratio), mine)
-            moved = float((self._makers(ratio) != usual).mean())
+            moved = float((self.stands * (self._makers(ratio) != usual)).mean())
             rows.append((ratio, self.cost(mine).value, other, one.value, one.low, one.high, moved))
         return pd.DataFrame(rows, columns=names)
 
@@ -310,6 +345,8 @@ class _Together:
         return np.concatenate([one.makers[ratio] for one in self.tested])
 
     def groups(self) -> dict[str, pd.DataFrame]:
+        if self.history.stands is not None:
+            return {}  # rates within groups would need cases let through in each of them
         table, found = self.history.cases.groups.iloc[self.rows], self.ours
         cost = found.cost(self.cost_of())
         size = 0.0 if found.logged is None else found.logged.usual()
@@ -352,7 +389,7 @@ class _Together:
         tables = []
         for one in self.tested:
             makers = 1 + len(one.part.experts)
-            given = np.mean([np.bincount(d.maker, minlength=makers) for d, _ in one.plans], axis=0)
+            given = np.mean([np.bincount(d.maker, one.part.stands, makers) for d, _ in one.plans], axis=0)
             upper = np.sum([room.upper for _, room in one.plans[0][1]], axis=0)
             tables.append(
                 pd.DataFrame(

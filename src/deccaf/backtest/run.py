@@ -15,7 +15,7 @@ models.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from deccaf.backtest import outcomes as o
 from deccaf.backtest.options import Options
 from deccaf.backtest.outcomes import Outcome, Trace
-from deccaf.backtest.policies import Models, decide, needs_of, priced, right_chances
-from deccaf.backtest.results import Backtest, Question, Tested, collected
+from deccaf.backtest.policies import Models, decide, needs_of, priced, right_chances, taken
+from deccaf.backtest.results import Backtest, Question, Tested, bounded, collected
 from deccaf.backtest.split import (
     MANY,
     Chances,
@@ -41,10 +41,11 @@ from deccaf.backtest.split import (
     usable,
 )
 from deccaf.backtest.verdict import HISTORY, OURS, SIMPLE
-from deccaf.data.config import Config
+from deccaf.data.config import Config, LabelsTable
 from deccaf.data.costs import MACHINE, Costs
 from deccaf.data.history import History
 from deccaf.evaluate.audit import audit
+from deccaf.evaluate.hidden_truth import counted, possible_truths
 from deccaf.policies import Beliefs, Decided
 
 Ints = NDArray[np.int64]
@@ -77,12 +78,16 @@ def backtest(history: History, config: Config, options: Options, step: Step = la
         part = Part(history, config, desk.costs, history.log.experts, mask & ready.decided, ~mask)
         tested.append(desk.test(part, lambda text, where=where: step(where + text)))  # type: ignore[misc]
     step("Intervals and bounds")
-    return collected(tested, history, ready.split, options, share, (*notes, *desk.notes()))
+    each = [
+        collected(one, history, ready.split, options, share, (*notes, *desk.notes()))
+        for one in zip(*tested, strict=True)
+    ]
+    return each[0] if len(each) == 1 else bounded(*each)
 
 
-def steps_of(history: History, options: Options) -> int:
+def steps_of(history: History, options: Options, labels: LabelsTable = LabelsTable()) -> int:  # noqa: B008
     """How many steps `backtest` will tell of."""
-    ready = _ready(history, options)
+    ready = _ready(counted(history, labels).history, options)
     each = len(needs_of(options.policies)) + 1
     return len(ready.split.folds) * each * (options.draws if ready.known else 1) + 1 + (not ready.known)
 
@@ -153,18 +158,32 @@ class _Desk:
             notes.append(f"{len(people - on)} of the log are not on the roster and get nothing")
         return notes
 
-    def test(self, part: Part, step: Step) -> Tested:
-        """Learn, plan and count on one split."""
+    @cached_property
+    def truths(self) -> tuple[Ints, ...]:
+        """What the truth may be; more than one where nobody saw that of rejected cases."""
+        return possible_truths(self.history, self.config.labels, self.options.seed)
+
+    def test(self, part: Part, step: Step) -> tuple[Tested, ...]:
+        """Learn, plan and count on one split, once for everything that the truth may be."""
         models = Models(part, needs_of(self.options.policies), step)
         return (
             self._known(part, models, step) if self.chances is None else self._estimated(part, models, step)
         )
 
-    def _known(self, part: Part, models: Models, step: Step) -> Tested:
+    def _counted(self, part: Part) -> tuple[list[Part], Mask]:
+        """The part with only those test cases whose costs are counted, by truth; and which these are."""
+        seen = part.stands > 0
+        test = part.test.copy()
+        test[part.rows] = seen
+        return [replace(part, test=test, label=label) for label in self.truths], seen
+
+    def _known(self, part: Part, models: Models, step: Step) -> tuple[Tested, ...]:
         """Learn from one drawn decision per case; every outcome in the test part is known."""
         options, classes = self.options, len(self.costs.classes)
         said = o.known_table(part)
         eligible = np.hstack([np.ones((len(said), 1), bool), said >= 0])
+        parts, seen = self._counted(part)
+        mine = np.flatnonzero(seen)
         draws: list[dict[Question, Outcome]] = []
         plans, right = [], []
         first: dict[float, Ints] = {}
@@ -173,29 +192,40 @@ class _Desk:
             beliefs = models.beliefs(_drawn(part, rng))
             step(f"planning {len(said):,} cases, draw {draw + 1} of {options.draws}")
             made = self._plans(part, beliefs, eligible, options.seed + draw, all_questions=draw == 0)
-            draws.append({q: o.known(part, said, one, classes) for q, (one, _) in made.items()})
-            right.append(right_chances(part, beliefs))
+            made = {q: (_of(one, mine), rooms) for q, (one, rooms) in made.items()}
+            draws.append({q: o.known(parts[0], said[mine], one, classes) for q, (one, _) in made.items()})
+            right.append([right_chances(each, taken(beliefs, mine)) for each in parts])
             plans.append(made[Question(OURS)])
             first = first or _makers(made)
         outcomes = {q: o.averaged([one[q] for one in draws if q in one]) for q in draws[0]}
-        outcomes[Question(HISTORY)] = o.known_history(part, said, classes)
-        return Tested(part, outcomes, {}, None, tuple(plans), pd.concat(right), first)
+        outcomes[Question(HISTORY)] = o.known_history(parts[0], said[mine], classes)
+        return tuple(
+            Tested(each, outcomes, {}, None, tuple(plans), pd.concat(chances), first)
+            for each, chances in zip(parts, zip(*right, strict=True), strict=True)
+        )
 
-    def _estimated(self, part: Part, models: Models, step: Step) -> Tested:
+    def _estimated(self, part: Part, models: Models, step: Step) -> tuple[Tested, ...]:
         """Learn from one decision per case; what others would have said in the test part is estimated."""
         assert self.chances is not None
         beliefs = models.beliefs(np.flatnonzero(part.train[part.position]))
-        log = o.log_of(part, beliefs, self.chances)
         step(f"planning {len(part.rows):,} cases")
         made = self._plans(part, beliefs, self._present(part), self.options.seed)
-        traces: dict[Question, Trace] = {
-            q: o.trace_of(q.policy, part, beliefs, one, rooms, log.who) for q, (one, rooms) in made.items()
-        }
-        past = o.history_of(log, part.review, len(self.costs.classes))
-        right = right_chances(part, beliefs)
-        return Tested(
-            part, {Question(HISTORY): past}, traces, log, (made[Question(OURS)],), right, _makers(made)
-        )
+        parts, seen = self._counted(part)
+        mine = np.flatnonzero(seen)
+        kept = {q: (_of(one, mine), rooms) for q, (one, rooms) in made.items()}
+        found = []
+        for sub in parts:
+            whole = replace(part, label=sub.label)
+            log = o.log_of(whole, beliefs, self.chances)
+            traces: dict[Question, Trace] = {
+                q: o.taken(o.trace_of(q.policy, whole, beliefs, one, rooms, log.who), seen)
+                for q, (one, rooms) in made.items()
+            }
+            log = o.taken(log, seen)
+            past = {Question(HISTORY): o.history_of(log, part.review, len(self.costs.classes))}
+            right = right_chances(sub, taken(beliefs, mine))
+            found.append(Tested(sub, past, traces, log, (kept[Question(OURS)],), right, _makers(kept)))
+        return tuple(found)
 
     def _present(self, part: Part) -> Mask | None:
         """(test cases, makers): who was there; nobody gets a case from a time when they were away."""
@@ -229,6 +259,11 @@ class _Desk:
             for name in (*(name for name in SIMPLE if name in options.policies), OURS):
                 made[Question(name, ratio=ratio)] = (decide(name, other, usual, seed), usual)
         return made
+
+
+def _of(found: Decided, rows: Ints) -> Decided:
+    """The same for some of the cases."""
+    return Decided(found.maker[rows], found.machine_says[rows])
 
 
 def _makers(made: dict[Question, tuple[Decided, Rooms]]) -> dict[float, Ints]:

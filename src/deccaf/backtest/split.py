@@ -74,6 +74,8 @@ class Part:
     experts: tuple[str, ...]
     test: Mask
     train: Mask
+    label: Ints | None = None
+    """What the truth is taken for when costs are counted; None: as the history has it."""
 
     @property
     def cases(self) -> Cases:
@@ -103,7 +105,13 @@ class Part:
     @cached_property
     def truth(self) -> Ints:
         """The truth of the test cases."""
-        return np.asarray(self.history.label)[self.rows]
+        return np.asarray(self.history.label if self.label is None else self.label)[self.rows]
+
+    @cached_property
+    def stands(self) -> Array:
+        """How many cases each test case stands for."""
+        every = self.history.stands
+        return np.ones(len(self.rows)) if every is None else every[self.rows]
 
     @cached_property
     def cost_table(self) -> Array:
@@ -126,9 +134,10 @@ class Part:
         return np.asarray(pd.Index(self.experts).get_indexer(pd.Index(self.log.expert)), np.int64)
 
     @cached_property
-    def loads(self) -> Ints:
+    def loads(self) -> Array:
         """How many test cases each expert really decided."""
-        return np.bincount(self.expert[self.decisions], minlength=len(self.experts))
+        weight = self.stands[self.place[self.position[self.decisions]]]
+        return np.bincount(self.expert[self.decisions], weight, len(self.experts)).astype(np.float64)
 
 
 def of_truth(table: Array, truth: Ints) -> Array:
@@ -137,8 +146,10 @@ def of_truth(table: Array, truth: Ints) -> Array:
 
 
 def usable(history: History) -> tuple[History, list[str]]:
-    """Cases whose truth is known, with notes on what was left out."""
+    """Cases whose truth is known, or hidden by the decision; with notes on what was left out."""
     known = history.label >= 0
+    if history.guess is not None:
+        known |= np.isfinite(history.guess[:, 0])
     notes = []
     if not known.all():
         notes.append(f"{(~known).sum():,} cases without a label yet were left out")

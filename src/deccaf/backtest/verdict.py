@@ -10,7 +10,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import pandas as pd
@@ -150,6 +151,27 @@ def verdict_of(
         tuple(sentences),
         tuple(found),
         *(float(costs[name][OURS]) for name in ("cost", "low", "high")),
+    )
+
+
+def open_verdict(middle: Verdict, ends: Sequence[Verdict], table: pd.DataFrame) -> Verdict:
+    """The verdict where truths are open: what all they may be agree on, and bounds instead of a number."""
+    kind: Kind = middle.kind if all(one.kind == middle.kind for one in ends) else "cannot tell"
+    mine, other = table.loc[OURS], middle.comparisons[0].other
+    saved = table.loc[other]
+    tells = "" if kind != "cannot tell" else ": whether that is a gain cannot be told without their truth"
+    sentences = (
+        f"deccaf: {mine['cost_low']:.2f} to {mine['cost_high']:.2f} per 100 cases; nobody saw the truth of "
+        "rejected cases, so costs can only be bounded.",
+        f"It saves {saved['saved_low']:.2f} to {saved['saved_high']:.2f} per 100 against {other}{tells}.",
+        "With the truths in the middle of what is possible:",
+    )
+    return replace(
+        middle,
+        kind=kind,
+        sentences=(*sentences, *middle.sentences),
+        low=float(table["cost_low"][OURS]),
+        high=float(table["cost_high"][OURS]),
     )
 
 

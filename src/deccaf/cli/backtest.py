@@ -76,7 +76,7 @@ def backtest(
     )
     with warnings_said():
         history = History.read(cases, decisions, settings)
-        with steps(steps_of(history, options)) as step:
+        with steps(steps_of(history, options, settings.labels)) as step:
             found = run(history, settings, options, step)
         page = None if out is None else write_backtest(found, out, f"Backtest on {cases.name}")
     if as_json:

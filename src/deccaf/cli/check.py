@@ -77,6 +77,7 @@ def described(
     """Every column of the file of cases with its part, and what is to be said of it."""
     roles, features = settings.columns, set(cases.schema.names)
     parts = {roles.case: "case", roles.label: "label", roles.time: "time", "batch": "batch"}
+    parts[roles.let_through] = "let through"
     parts |= dict.fromkeys(cases.amounts.columns, "cost") | dict.fromkeys(roles.group, "group")
     kept = set(roles.features or ())
     leaks = {} if looked is None else {leak.column: leak for leak in looked.leaks.found}

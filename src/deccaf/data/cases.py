@@ -25,7 +25,7 @@ from deccaf.data.names import (
 )
 from deccaf.data.schema import Columns, Schema, no_missing, require_columns
 from deccaf.data.times import parse_times
-from deccaf.data.values import Codes, class_codes
+from deccaf.data.values import Codes, class_codes, number_in
 from deccaf.errors import ConfigError, DataError, show
 
 Part = Literal["case", "label", "time", "batch"]
@@ -47,6 +47,8 @@ class Cases:
     """The per-case cost columns."""
     time_format: str | None = None
     """How the times were written, if they were text."""
+    let_through: pd.Series | None = None
+    """The chance with which a rejected case was let through by lot; NaN for all others."""
 
     @classmethod
     def read(cls, path: str | Path, **options: Any) -> Cases:
@@ -130,7 +132,13 @@ class Cases:
         columns = columns or Columns()
         frame = as_pandas(frame)
         check_header([str(name) for name in frame.columns], "cases")
-        roles = {"case": columns.case, "label": columns.label, "time": columns.time, "batch": "batch"}
+        roles = {
+            "case": columns.case,
+            "label": columns.label,
+            "time": columns.time,
+            "let_through": columns.let_through,
+            "batch": "batch",
+        }
         check_spelling(
             frame.columns, {name: None if part == "batch" else part for part, name in roles.items()}
         )
@@ -161,6 +169,7 @@ class Cases:
             groups=frame[list(columns.group)],
             amounts=amounts,
             time_format=None if times is None else times.format,
+            let_through=let_through_of(frame, columns.let_through),
         )
 
     def __len__(self) -> int:
@@ -185,6 +194,7 @@ class Cases:
             groups=self.groups.iloc[picked],
             amounts=self.amounts.iloc[picked],
             time_format=self.time_format,
+            let_through=None if self.let_through is None else self.let_through.iloc[picked],
         )
 
     def between(self, start: Any = None, stop: Any = None) -> Cases:
@@ -226,6 +236,11 @@ def latest_share(time: pd.Series, share: float) -> NDArray[np.bool_]:
     later = counts[::-1].cumsum()[::-1][1:]  # cases from times[1], times[2], ... on
     start = times[1:][np.abs(later - share * len(time)).argmin()]
     return np.asarray(time.to_numpy() >= start)
+
+
+def let_through_of(frame: pd.DataFrame, name: str) -> pd.Series | None:
+    """The chances with which rejects were let through by lot, where a column has any."""
+    return number_in(frame, name, frame.index.to_series(), 0.0, 1.0, open_below=True, blanks=True)
 
 
 def _indexed_by_case(frame: pd.DataFrame, case: str) -> pd.DataFrame:

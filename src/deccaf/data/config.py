@@ -136,6 +136,14 @@ class LabelsTable(Table):
 
     selective: Literal["positive"] | list[Class] = []
     """Decisions after which the truth is seldom seen: "positive" (the second of two classes), or classes."""
+    let_through: float = Field(0.0, ge=0, le=1)
+    """Share of such decisions of people that the service lets through by lot, so that their truth is seen."""
+
+    @model_validator(mode="after")
+    def _through_what(self) -> LabelsTable:
+        if self.let_through and not self.selective:
+            raise ValueError("let_through: say first after which decisions labels are missing (selective)")
+        return self
 
     def classes_of(self, classes: Sequence[Class]) -> tuple[Class, ...]:
         """The decisions after which labels are missing, by their names; an unknown one is a `ConfigError`."""

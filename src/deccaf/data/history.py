@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from deccaf.data.cases import Cases
+from deccaf.data.cases import Cases, let_through_of
 from deccaf.data.config import Config
 from deccaf.data.costs import Costs
 from deccaf.data.decisions import Decisions
@@ -43,7 +43,12 @@ class History:
     group: pd.Series | None = None
     """What must not be split when something is held out: one value per case."""
     weight: Array | None = None
-    """How much each case counts."""
+    """How much each case counts; 0 for one that is not learned from."""
+    guess: Array | None = None
+    """(cases, K): chance of each truth where nobody could see it because of the decision; NaN elsewhere."""
+    stands: Array | None = None
+    """How many cases each stands for when costs are counted: 1 / chance for one let through by lot, 0 where
+    nobody could see the truth."""
 
     @classmethod
     def of(cls, cases: Cases, log: Decisions | None = None) -> History:
@@ -105,7 +110,7 @@ class History:
         groups = frame[[]]
         if columns is not None:
             columns.check(frame.columns, ("label", "case", *(["time"] if time is not None else [])))
-            reserved |= {columns.label, columns.time, "batch", *columns.group}
+            reserved |= {columns.label, columns.time, columns.let_through, "batch", *columns.group}
             groups = frame[[name for name in columns.group if name in frame]]
             time = frame[columns.time] if time is None and columns.time in frame else time
         schema = Schema.infer(frame, columns or Columns(categorical=categorical), reserved)
@@ -122,6 +127,9 @@ class History:
             batch=None,
             groups=groups.set_axis(table.ids),
             amounts=table.amounts.set_axis(table.ids),
+            let_through=None
+            if columns is None
+            else let_through_of(frame.set_axis(table.ids), columns.let_through),
         )
         log, case = _decisions(table, costs, expert, decision, decisions)
         weights = None if weight is None else np.asarray(weight, np.float64)
@@ -193,6 +201,35 @@ class History:
             case=place[self.case[mine]],
             group=None if self.group is None else self.group.iloc[picked],
             weight=None if self.weight is None else self.weight[picked],
+            guess=None if self.guess is None else self.guess[picked],
+            stands=None if self.stands is None else self.stands[picked],
+        )
+
+    def to_learn_from(self) -> History:
+        """Without cases that count nothing; one with guesses stands once for every truth, by its chance."""
+        kept = self if self.weight is None else self.take(self.weight > 0)
+        if kept.guess is None or not len(kept.cases):
+            return kept
+        guessed = np.isfinite(kept.guess[:, 0])
+        classes, rows = kept.guess.shape[1], np.arange(len(guessed))
+        times = np.where(guessed, classes, 1)
+        repeated = np.repeat(rows, times)
+        nth = np.arange(len(repeated)) - np.repeat(times.cumsum() - times, times)
+        weight = np.ones(len(rows)) if kept.weight is None else kept.weight
+        chance = np.where(guessed[repeated], kept.guess[repeated, nth], 1.0)
+        cases = kept.cases.take(repeated)
+        group = pd.Series(rows) if kept.group is None else kept.group
+        copies = np.repeat(np.arange(len(kept.case)), times[kept.case])
+        first = (times.cumsum() - times)[kept.case[copies]]
+        again = np.arange(len(copies)) - np.repeat(
+            times[kept.case].cumsum() - times[kept.case], times[kept.case]
+        )
+        return History(
+            cases=replace(cases, label=np.where(guessed[repeated], nth, kept.label[repeated])),
+            log=kept.log.take(copies),
+            case=first + again,
+            group=group.iloc[repeated],
+            weight=weight[repeated] * chance,
         )
 
     def without(self, names: Collection[str]) -> History:

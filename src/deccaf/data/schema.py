@@ -23,7 +23,18 @@ SMALLEST_IDENTIFIER = 50
 
 LOG_COLUMNS = ("expert_id", "decision", "propensity", "seconds")
 """What a decision log says beside the case; in a table of cases it is known only afterwards."""
-_NAMING = {"case", "label", "time", "group", "categorical", "text", "vectors", "features", "ignore"}
+_NAMING = {
+    "case",
+    "label",
+    "time",
+    "let_through",
+    "group",
+    "categorical",
+    "text",
+    "vectors",
+    "features",
+    "ignore",
+}
 """The parts whose values are names of columns."""
 
 
@@ -37,6 +48,9 @@ class Columns(BaseModel):
     time: str = "time"
     time_format: str | None = None
     """How dates are written as text, "%d/%m/%Y" say; needed only where their own look leaves a doubt."""
+    let_through: str = "let_through"
+    """Where labels are selective: the chance with which a rejected case was let through by lot, so that its
+    truth was seen; empty for all others."""
     group: tuple[str, ...] = ()
     """Columns to report on or to split by; no features, unless `features` names them."""
     categorical: tuple[str, ...] = ()
@@ -64,7 +78,8 @@ class Columns(BaseModel):
                 "features and ignore together: features alone says which columns count, so leave ignore out"
             )
         kinds = (*self.categorical, *self.text, *self.vectors)
-        both = sorted(set(self.ignore) & {self.case, self.label, self.time, *kinds, *self.group})
+        named = {self.case, self.label, self.time, self.let_through, *kinds, *self.group}
+        both = sorted(set(self.ignore) & named)
         if both:
             raise ValueError(f"column {both[0]!r} is to be ignored, and has another part besides")
         self._one_kind_each(kinds)
@@ -72,12 +87,14 @@ class Columns(BaseModel):
         if never:
             part = "label" if never[0] == self.label else "case"
             raise ValueError(f"column {never[0]!r} is the {part}, so it cannot be a feature")
-        parts = [self.case, self.label, self.time]
+        parts = [self.case, self.label, self.time, self.let_through]
         twice = [
             name for name in parts if parts.count(name) > 1 or (name == self.label and name in self.group)
         ]
         if twice:
-            raise ValueError(f"column {twice[0]!r} has two parts among case, label, time and group")
+            raise ValueError(
+                f"column {twice[0]!r} has two parts among case, label, time, let_through and group"
+            )
         return self
 
     def _one_kind_each(self, kinds: Sequence[str]) -> None:
@@ -95,6 +112,7 @@ class Columns(BaseModel):
         new cases, say). What is missing is a `DataError` that names the part and a column of a like name.
         """
         self._refuse_a_log(names)
+        optional = {*optional, *(["let_through"] if "label" in optional else [])}  # new cases have neither
         written = [part for part in type(self).model_fields if part in self.model_fields_set]
         for part in [part for part in written if part in _NAMING and part not in optional]:
             given = getattr(self, part)

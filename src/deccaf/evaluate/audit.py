@@ -15,6 +15,7 @@ from deccaf.data.history import History
 from deccaf.data.learnable import Learnable, learnable
 from deccaf.data.schema import Columns
 from deccaf.errors import DeccafWarning
+from deccaf.evaluate.hidden_truth import Hidden, counted
 from deccaf.evaluate.leaks import Leaks, find_leaks
 from deccaf.evaluate.selective import LabelsByDecision, missing_labels_by_decision
 
@@ -24,10 +25,12 @@ class Audit:
     """What was found."""
 
     history: History
-    """Without the columns that are certainly leaks."""
+    """Without the columns that are certainly leaks, and with what labels hide weighed or guessed."""
     leaks: Leaks
     learnable: Learnable
     labels: LabelsByDecision
+    hidden: Hidden
+    """What is learned where labels are selective."""
     faults: tuple[str, ...]
     """Leaks, selective labels, and what the log cannot tell: what makes results wrong."""
     notes: tuple[str, ...]
@@ -60,12 +63,15 @@ def audit(history: History, columns: Columns, labels: LabelsTable = LabelsTable(
     counts = learnable(history)
     leaks, missing = find_leaks(history), missing_labels_by_decision(history)
     kept = columns.features or ()
-    said = [*leaks.notes(kept), *missing.notes(labels, history.cases.classes), *counts.impossible()]
+    hidden = counted(history.without([name for name in leaks.certain if name not in kept]), labels)
+    said = [*leaks.notes(kept), *missing.notes(labels, history.cases.classes), *hidden.notes]
+    said += counts.impossible()
     return Audit(
-        history.without([name for name in leaks.certain if name not in kept]),
+        hidden.history,
         leaks,
         counts,
         missing,
+        hidden,
         tuple(said),
         (*said, *counts.vague()),
     )

@@ -139,4 +139,4 @@ def learn(history: History, settings: Settings, costs: Costs, classifier: Any = 
     """
     settings.step("Learning how likely each truth is")
     method: Method = METHODS.find(settings.method)
-    return method.learn(history, settings, costs, classifier)
+    return method.learn(history.to_learn_from(), settings, costs, classifier)

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import sqlalchemy as sa
 
-from deccaf.data.schema import cast_feature
+from deccaf.data.schema import Feature, cast_feature
 from deccaf.data.vectors import holds_vectors
 from deccaf.errors import DataError
 from deccaf.service.decide.registry import Model
@@ -65,8 +65,8 @@ class Import:
 class Expected:
     """What the model in force asks of a file."""
 
-    kinds: Mapping[str, str] = field(default_factory=dict)
-    """By feature: "number" or "category"."""
+    features: Mapping[str, Feature] = field(default_factory=dict)
+    """By name."""
     costs: tuple[str, ...] = ()
     """Columns that say what errors on a case cost."""
 
@@ -75,8 +75,8 @@ class Expected:
         """Nothing without a model."""
         if model is None:
             return cls()
-        kinds = {feature.name: feature.kind for feature in model.system.schema_.features}
-        return cls(kinds, tuple(model.system.costs_.columns))
+        features = {feature.name: feature for feature in model.system.schema_.features}
+        return cls(features, tuple(model.system.costs_.columns))
 
 
 @dataclass(frozen=True)
@@ -263,16 +263,18 @@ def _id_errors(ids: pd.Series) -> list[RowError]:
 
 def _value_errors(values: pd.Series, ids: pd.Series, expected: Expected) -> list[RowError]:
     name = str(values.name)
+    feature = expected.features.get(name)
+    kind = None if feature is None else feature.kind
     bad: dict[int, str] = {}
     if pd.api.types.is_float_dtype(values.dtype):
         bad = dict.fromkeys(np.flatnonzero(np.isinf(values.to_numpy(np.float64))).tolist(), "is infinite")
-    elif kinds.get(name) == "vector":
-        bad = _vector_errors(values, model)
+    elif feature is not None and kind == "vector":
+        bad = _vector_errors(values, feature)
     elif not pd.api.types.is_numeric_dtype(values.dtype) and not holds_vectors(values):
         text = values.astype("str")
         long = (text.str.len() > LONGEST_TEXT).fillna(False).to_numpy(bool)
         bad = dict.fromkeys(np.flatnonzero(long).tolist(), f"is longer than {LONGEST_TEXT:,} characters")
-        if expected.kinds.get(name) == "number":
+        if kind == "number":
             wrong = pd.to_numeric(text, errors="coerce").isna() & values.notna()
             bad |= {
                 k: f"{values.iloc[k]!r:.60} is no number" for k in np.flatnonzero(wrong.to_numpy()).tolist()
@@ -301,12 +303,14 @@ def head_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def _vector_errors(values: pd.Series, model: Model | None) -> dict[int, str]:
+def _vector_errors(values: pd.Series, feature: Feature) -> dict[int, str]:
     """Vectors that the model cannot use, by row."""
     bad: dict[int, str] = {}
-    if model is None:
+    try:
+        cast_feature(values, feature)
         return bad
-    feature = next(one for one in model.system.schema_.features if one.name == values.name)
+    except DataError:
+        pass  # which rows?
     for row in range(len(values)):
         try:
             cast_feature(values.iloc[row : row + 1], feature)

@@ -18,12 +18,11 @@ from deccaf.data.history import History
 from deccaf.errors import DataError
 from deccaf.estimator import DeCCaF
 from deccaf.service.decide import registry
-from deccaf.service.ledger import versions
+from deccaf.service.ledger import letting, versions
 from deccaf.service.store import tables as t
-from deccaf.service.store.settings import read_setting
+from deccaf.service.store.settings import LEARNING, read_setting
 
-SETTING = "learning"
-"""The setting that holds the tables `columns`, `costs`, `model` and `labels` of a configuration file."""
+SETTING = LEARNING
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,13 +45,20 @@ class Lesson:
 
 
 def read_lesson(connection: sa.Connection) -> Lesson:
-    """Labelled cases, the decisions of people on them, and how to learn."""
-    config = _config(connection)
-    cases, own_time = _cases(connection, config)
-    return Lesson(cases, _decisions(connection, with_time=not own_time), config)
+    """Labelled cases, the decisions of people on them, and how to learn.
+
+    Where labels are selective, also the cases that people decided and that have no label.
+    """
+    config = read_config(connection)
+    wanted: sa.ColumnElement[bool] = t.cases.c.label.is_not(None)
+    if config.labels.selective:
+        people = sa.select(t.decisions.c.case_id).where(t.decisions.c.maker != MACHINE)
+        wanted = sa.or_(wanted, t.cases.c.case_id.in_(people))
+    cases, own_time = _cases(connection, config, wanted)
+    return Lesson(cases, _decisions(connection, wanted, with_time=not own_time), config)
 
 
-def _config(connection: sa.Connection) -> Config:
+def read_config(connection: sa.Connection) -> Config:
     """As it was set; else like the model in force."""
     tables = read_setting(connection, SETTING)
     if tables is not None:
@@ -78,32 +84,38 @@ def _config_of(model: DeCCaF) -> Config:
     )
 
 
-def _cases(connection: sa.Connection, config: Config) -> tuple[pd.DataFrame, bool]:
-    """The labelled cases, and whether they bring their own time.
+def _cases(
+    connection: sa.Connection, config: Config, wanted: sa.ColumnElement[bool]
+) -> tuple[pd.DataFrame, bool]:
+    """The wanted cases, and whether they bring their own time.
 
     A feature with the name of the time column is the time where every case has it; else the time is when the
     case arrived.
     """
     c, roles = t.cases.c, config.columns
-    query = sa.select(*c["case_id", "features", "label", "arrived_at"]).where(c.label.is_not(None))
+    query = sa.select(*c["case_id", "features", "label", "arrived_at"]).where(wanted)
     rows = connection.execute(query.order_by(c.id)).all()
     cases = pd.DataFrame([json.loads(row.features) for row in rows])
     own_time = bool(len(cases)) and roles.time in cases and bool(cases[roles.time].notna().all())
     cases[roles.case] = [row.case_id for row in rows]
-    cases[roles.label] = [json.loads(row.label) for row in rows]
+    labels = [None if row.label is None else json.loads(row.label) for row in rows]
+    cases[roles.label] = pd.Series(labels, dtype=object).convert_dtypes() if None in labels else labels
+    if config.labels.selective:
+        chances = letting.chances(connection)
+        cases[roles.let_through] = [chances.get(row.case_id, float("nan")) for row in rows]
     if not own_time:
         cases[roles.time] = [row.arrived_at for row in rows]
     return cases, own_time
 
 
-def _decisions(connection: sa.Connection, with_time: bool) -> pd.DataFrame:
-    """People's decisions on labelled cases, in the order of the cases."""
+def _decisions(connection: sa.Connection, wanted: sa.ColumnElement[bool], with_time: bool) -> pd.DataFrame:
+    """People's decisions on the wanted cases, in the order of the cases."""
     c, d, a = t.cases.c, t.decisions.c, t.assignments.c
     query = (
         sa.select(*d["case_id", "maker", "decision", "at", "seconds"], c.arrived_at, a.propensity, a.method)
         .join_from(t.decisions, t.assignments, sa.and_(a.case_id == d.case_id, a.state == "decided"))
         .join(t.cases, c.case_id == d.case_id)
-        .where(d.maker != MACHINE, c.label.is_not(None))
+        .where(d.maker != MACHINE, wanted)
         .order_by(c.id)
     )
     rows = connection.execute(query).all()

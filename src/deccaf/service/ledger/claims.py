@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import sqlalchemy as sa
 
+from deccaf.data.costs import MACHINE
 from deccaf.service.errors import RefusedError, conflict, not_found
-from deccaf.service.ledger import assignments, case_records, desk, people, shifts, trail
+from deccaf.service.ledger import assignments, case_records, desk, letting, people, shifts, trail
 from deccaf.service.ledger.placing import Placed, ToPlace, place_waiting
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
@@ -111,8 +112,11 @@ def decide(
     seconds: float | None,
     actor: Actor,
     at: float,
-) -> None:
-    """Write down a decision; only by whom the case is assigned to, and only once."""
+) -> float | None:
+    """Write down a decision; only by whom the case is assigned to, and only once.
+
+    Gives the chance with which a reject was let through by lot, where it was (see `letting`).
+    """
     c = t.assignments.c
     done = connection.execute(
         sa.update(t.assignments)
@@ -126,6 +130,7 @@ def decide(
     )
     case_records.set_status(connection, [case_id], "decided")
     trail.record(connection, "decided", at, actor, case_id, None, maker, decision=json.loads(decision))
+    return None if maker == MACHINE else letting.draw(connection, case_id, maker, decision, actor, at)
 
 
 def hand_back(

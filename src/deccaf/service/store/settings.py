@@ -9,6 +9,9 @@ import sqlalchemy as sa
 
 from deccaf.service.store import tables as t
 
+LEARNING = "learning"
+"""The setting that holds the tables `columns`, `costs`, `model` and `labels` of a configuration file."""
+
 
 def read_setting(connection: sa.Connection, name: str) -> Any:
     """A setting, or None where it was never written."""

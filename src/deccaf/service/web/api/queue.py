@@ -93,13 +93,18 @@ def my_queue(here: Here, who: LeadOrReviewer, expert: OnBehalf = None, limit: Li
 async def decide(
     case_id: CasePath, wanted: Decision, request: Request, here: Here, who: Anyone, key: IdempotencyKey = None
 ) -> Response:
-    """Decide a case that is yours; once."""
+    """Decide a case that is yours; once.
+
+    `let_through` says that a reject is let through by lot (see `[labels] let_through`): act as if the case
+    had been accepted, and send its label when it is known.
+    """
     me = MACHINE if who.role == "machine" else _expert(who, wanted.expert)
 
     def change(connection: sa.Connection, at: float) -> dict[str, Any]:
         decision = known_class(wanted.decision, classes_of(here))
-        claims.decide(connection, case_id, me, decision, wanted.seconds, who, at)
-        return {"case_id": case_id, "status": "decided", "maker": me, "decision": wanted.decision}
+        chance = claims.decide(connection, case_id, me, decision, wanted.seconds, who, at)
+        answer = {"case_id": case_id, "status": "decided", "maker": me, "decision": wanted.decision}
+        return answer if chance is None else {**answer, "let_through": True}
 
     return send(await here.change(await call_of(request, who, key), change))
 

@@ -14,9 +14,11 @@ from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
 from deccaf.service.core import Service
+from deccaf.service.jobs.learning import read_config
 from deccaf.service.ledger import check, shifts
 from deccaf.service.ledger.assignments import list_outcomes
 from deccaf.service.monitor.expert_report import report_experts
+from deccaf.service.monitor.letting_report import report_letting
 from deccaf.service.monitor.shift_report import report_shift
 from deccaf.service.web.api.common import Lead, problems
 from deccaf.service.web.common import Here, as_time
@@ -45,6 +47,12 @@ def shift_report(here: Here, who: Lead, shift: ShiftQuery = None) -> dict[str, A
 def expert_report(here: Here, who: Lead) -> dict[str, Any]:
     """Everybody's decisions against labels, with 95 % intervals, also on cases that were assigned by lot."""
     return {"items": [asdict(row) for row in here.read(report_experts)]}
+
+
+@router.get("/let-through")
+def letting_report(here: Here, who: Lead) -> dict[str, Any]:
+    """Rejects that were let through by lot where labels are selective, and what that costs."""
+    return asdict(here.read(lambda c: report_letting(c, read_config(c))))
 
 
 @router.get("/ledger")
