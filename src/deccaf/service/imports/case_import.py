@@ -145,7 +145,7 @@ def check_frame(frame: pd.DataFrame, expected: Expected) -> Checked:
     if "case_id" not in frame:
         raise invalid("no-case-column", "the file has no column 'case_id'; name the column of ids so")
     frame = frame.reset_index(drop=True)
-    missing = [name for name in expected.kinds if name not in frame]
+    missing = [name for name in expected.features if name not in frame]
     if missing:
         raise invalid(
             "missing-columns",
