@@ -30,6 +30,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from deccaf import Costs
 from deccaf.estimator import DeCCaF
 from deccaf.service.decide import plans
+from deccaf.service.ledger import claims
 from deccaf.service.store import tables as t
 from ledger_model import MACHINE, Answer, Ledger, Request, Seat, Seen, explain
 from service_world import World, bearer, history, model_file, shift_body, world
@@ -205,9 +206,12 @@ class History(RuleBasedStateMachine):
         self._send([self._request(rng, focus, kind) for kind in kinds])
 
     def teardown(self) -> None:
-        """At the end the ledger adds up."""
-        if hasattr(self, "ledgers") and not self.broken:
+        """At the end the ledger adds up; no claim is left for the next history."""
+        if hasattr(self, "ledgers"):
+            self._send([Request("expire", {})])
             self._send([Request("report", {})])
+            while self._run_out():
+                pass
 
     # --- requests -----------------------------------------------------------------------------------------
 
@@ -239,6 +243,8 @@ class History(RuleBasedStateMachine):
         return kind
 
     def _keyed(self, request: Request) -> Request:
+        if request.kind == "expire":  # nobody asks for it
+            return request
         return replace(request, key=f"h{self.number}-{next(self.keys)}")
 
     def _new(self) -> str:
@@ -316,6 +322,9 @@ class History(RuleBasedStateMachine):
         which = rng.choice([0, 0, 1])
         return {"number": self.here.models[which], "classes": list(CLASSES[which])}
 
+    def _expire(self, *_: Any) -> dict[str, Any]:
+        return {}
+
     def _report(self, rng: random.Random, name: str, maker: str) -> dict[str, Any]:
         return {}
 
@@ -347,7 +356,15 @@ class History(RuleBasedStateMachine):
         if self.here.stop_at_findings:
             raise AssertionError(finding)
 
+    def _run_out(self) -> int:
+        """Claims run out, as the housekeeping of the service finds it after an hour; how many."""
+        service, later = self.here.desk.service, time.time() + 3600.0
+        return len(service.writer.submit(lambda c: claims.expire_claims(c, later, service.rng)).result(60))
+
     def _ask(self, request: Request, start: threading.Barrier) -> Answer:
+        if request.kind == "expire":
+            start.wait(30)
+            return Answer(200, json.dumps({"expired": self._run_out()}))
         method, path, content, kind = self._http(request)
         headers = {"Content-Type": kind}
         if request.key is not None:
@@ -479,6 +496,7 @@ KINDS = (
     *["roster"] * 2,
     "shift",
     "person",
+    "expire",
     "team",
     "activate",
 )
@@ -488,6 +506,9 @@ CLASHES: tuple[tuple[str, ...], ...] = (
     ("next_case", "decide"),
     ("next_case", "hand_back"),
     ("next_case", "roster"),
+    ("next_case", "expire"),
+    ("decide", "expire", "next_case"),
+    ("hand_back", "expire"),
     ("decide", "decide", "hand_back"),
     ("hand_back", "hand_back"),
     ("label", "label", "label"),

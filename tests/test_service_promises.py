@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from deccaf.service.ledger import people, trail
+from deccaf.service.ledger import people, trail, versions
 from deccaf.service.store import database
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
@@ -249,3 +249,14 @@ def test_nothing_reaches_somebody_who_is_just_put_out_of_use(desk: World) -> Non
         assert desk.lead.patch("/v1/experts/ann", json={"active": True}).status_code == 200
     assert desk.service.read(people.active_experts) == ["ann", "bob", "cat"]
     desk.assert_sound()
+
+
+def test_going_back_twice_at_once_goes_back_twice(desk: World) -> None:
+    with database.writing(desk.service.engine) as connection:
+        for number in range(1, 5):
+            made = versions.add_version(connection, "m", "test", f"digest {number}", b"", {}, Actor(1), 0.0)
+            versions.put_in_force(connection, made.id, Actor(1), 0.0)
+    back = lambda: desk.service.writer.submit(  # noqa: E731
+        lambda connection: versions.roll_back(connection, Actor(1), 1.0)
+    ).result(30)
+    assert sorted(at_once(back, back, back)) == [1, 2, 3]

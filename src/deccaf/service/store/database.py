@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from deccaf.errors import ConfigError
 
 BUSY_SECONDS = 30
 POOL = 8
+_TURNS = sa.text("SELECT pg_advisory_xact_lock(turn) FROM unnest(CAST(:turns AS bigint[])) AS turn")
 _SERIALIZATION = {"40001", "40P01"}
 
 
@@ -81,6 +83,19 @@ def reading(engine: sa.Engine, *, snapshot: bool = True) -> Iterator[sa.Connecti
             connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         yield connection
         connection.rollback()
+
+
+def take_turns(connection: sa.Connection, names: Iterable[str]) -> None:
+    """Wait for all who change what these names stand for; others wait until this transaction ends.
+
+    Names that are asked for together are taken in one order, so that no two wait for each other in a circle.
+    SQLite has one writer at a time anyway.
+    """
+    if connection.dialect.name == "postgresql":
+        turns = sorted(
+            int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], signed=True) for name in names
+        )
+        connection.execute(_TURNS, {"turns": turns})
 
 
 def passes_by_itself(error: BaseException) -> bool:
