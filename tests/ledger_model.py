@@ -296,6 +296,12 @@ class Ledger:
                 self._move(name)
         return 200, {"active": active}
 
+    def expire(self, **_: Any) -> Any:
+        claimed = [name for name, c in self.cases.items() if c.state == "claimed"]
+        for name in sorted(claimed, key=lambda name: self.cases[name].turn):
+            self._move(name)
+        return 200, {"expired": len(claimed)}
+
     def team(self, name: str, **_: Any) -> Any:
         if name in self.teams:
             raise RefusedError(409, "known-team")
