@@ -27,6 +27,8 @@ _Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 LIVE = ("assigned", "claimed", "decided")
 """States of an assignment that still holds its case and its unit of capacity."""
+ENDED = ("returned", "expired", "released")
+"""States of an assignment that no longer does, and never will again."""
 
 
 def _table(name: str, *parts: sa.Column[Any] | sa.Constraint | sa.Index) -> sa.Table:
@@ -208,6 +210,10 @@ sa.Index(
     sqlite_where=_INDEXED,
     postgresql_where=_INDEXED,
 )
+
+DECIDED_BY_LOT = sa.text("assignments.method = 'lot' AND assignments.state = 'decided'")
+_BY_LOT = sa.text("method = 'lot' AND state = 'decided'")
+sa.Index("ix_assignments_lot", assignments.c.case_id, sqlite_where=_BY_LOT, postgresql_where=_BY_LOT)
 
 decisions = _table(
     "decisions",

@@ -6,13 +6,14 @@ hardest cases is not the worst.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Response
 
 from deccaf.data.costs import MACHINE
-from deccaf.service.monitor.expert_report import ErrorsByTruth, ExpertReport, report_experts
+from deccaf.service.monitor.expert_report import ErrorsByTruth, ExpertReport
 from deccaf.service.monitor.team_report import CostCurve, Disagreement, cost_curves
 from deccaf.service.web.common import Here
 from deccaf.service.web.pages.access import LeadHere
@@ -54,7 +55,7 @@ def team(here: Here, visitor: LeadHere) -> Response:
     model = here.models.active
 
     def look(connection: sa.Connection) -> tuple[list[Record], list[CostCurve], Disagreement | None]:
-        records = [Record.of(row) for row in report_experts(connection)]
+        records = [Record.of(row) for row in here.records.read(connection, time.time())[0]]
         if model is None:
             return records, [], None
         return records, cost_curves(connection, model), here.disagreements.read(connection, model)
