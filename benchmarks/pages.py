@@ -28,7 +28,7 @@ from deccaf import Costs
 from deccaf.data.files import write_frame
 from deccaf.estimator import DeCCaF
 from deccaf.service.core import Service
-from deccaf.service.ledger import desk, versions
+from deccaf.service.ledger import assignments, desk, versions
 from deccaf.service.store import database
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
@@ -158,7 +158,7 @@ def _chunk(c, rng, numbers, who, makers, shift, pricing, model, at) -> None:  # 
             {
                 **facts,
                 **{name: getattr(row, name) for name in ("case_id", "maker", "state", "method")},
-                "losses": numbers(values),
+                "losses": assignments.numbers(values),
                 "expected_loss": loss,
                 "propensity": 1.0,
                 "created_at": at,

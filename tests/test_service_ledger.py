@@ -22,6 +22,7 @@ from deccaf.service.ledger.routing import choose
 from deccaf.service.store import database
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
+from service_world import world
 
 SOMEBODY = Actor(None)
 RNG = np.random.default_rng(0)
@@ -303,3 +304,48 @@ def test_history_rows_hold_plain_json(engine: sa.Engine) -> None:
         "machine",
         {"method": "stream", "decided": "0"},
     )
+
+
+def test_two_thousand_cases_of_somebody_who_goes_home_are_given_to_others(database_url: str) -> None:
+    """In a few statements: one by one it took seconds, during which nobody else could write."""
+    statements = 0
+
+    def count(*_: object) -> None:
+        nonlocal statements
+        statements += 1
+
+    with world(database_url, {"ann": 2000, "bob": 900, "cat": 900}, housekeeping=False) as desk:
+        cases = [desk.case(f"c{k}", ann=0.1, bob=0.2, cat=0.3) for k in range(2000)]
+        assert desk.machine.post("/v1/cases/bulk", json={"cases": cases}).status_code == 201
+        plan = desk.lead.post("/v1/plans", json={}).json()["id"]
+        assert desk.lead.post(f"/v1/plans/{plan}/commit").status_code == 200
+        before = desk.roster()["ann"]["used"]
+        sa.event.listen(desk.service.engine, "before_cursor_execute", count)
+        moved = desk.lead.put(f"/v1/shifts/{desk.shift}/roster/ann", json={"absent": True, "release": True})
+        sa.event.remove(desk.service.engine, "before_cursor_execute", count)
+        assert moved.json()["released"] == before >= 1800
+        assert statements < 100
+        roster = desk.roster()
+        assert (roster["ann"]["used"], roster["bob"]["used"], roster["cat"]["used"]) == (0, 900, 900)
+        desk.assert_sound()
+
+
+@pytest.mark.parametrize(
+    ("broken", "found"),
+    [
+        ("UPDATE cases SET status = 'waiting' WHERE case_id = 'c0'", "'c0': its status contradicts"),
+        ("UPDATE cases SET status = 'decided' WHERE case_id = 'c0'", "'c0': its status contradicts"),
+        ("UPDATE cases SET status = 'assigned' WHERE case_id = 'c2'", "'c2': its status contradicts"),
+        ("UPDATE cases SET status = 'assigned' WHERE case_id = 'c9'", "'c9': its status contradicts"),
+        ("UPDATE roster SET used = used - 1 WHERE maker = 'ann'", "ann: used is 1, live assignments 2"),
+        ("UPDATE assignments SET maker = 'eve' WHERE case_id = 'c0'", "eve: 1 live cases, not on the roster"),
+    ],
+)
+def test_the_check_finds_what_does_not_add_up(database_url: str, broken: str, found: str) -> None:
+    with world(database_url, {"ann": 2, "machine": 1}, housekeeping=False) as desk:
+        for k, maker in ((0, "ann"), (1, "ann"), (2, "machine"), (9, "machine")):
+            desk.machine.post("/v1/cases", json=desk.case(f"c{k}", **{maker: 0.1}))
+        assert desk.service.read(check.check) == []
+        with database.writing(desk.service.engine) as connection:
+            connection.exec_driver_sql(broken)
+        assert any(found in line for line in desk.service.read(check.check))

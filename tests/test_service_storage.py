@@ -23,6 +23,7 @@ from deccaf.service.ledger.case_records import Arrival
 from deccaf.service.store import condition, database
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
+from service_power import lose_power
 from service_world import World, first_key, world
 
 
@@ -242,3 +243,14 @@ def test_postgresql_has_its_own_tools(tmp_path: Path) -> None:
         backup.back_up("postgresql://x@127.0.0.1:9/y", tmp_path / "b")
     with pytest.raises(ConfigError, match="pg_restore"):
         backup.restore("postgresql://x@127.0.0.1:9/y", tmp_path / "b")
+
+
+def test_nothing_that_was_answered_is_lost_with_the_power(tmp_path: Path) -> None:
+    acknowledged, wrong = lose_power(tmp_path, losses=12)
+    assert acknowledged > 100
+    assert wrong == []
+
+
+def test_a_loss_of_power_is_noticed_where_commits_are_not_flushed(tmp_path: Path) -> None:
+    """The disk of the test before does lose what was not flushed."""
+    assert lose_power(tmp_path, losses=6, pragmas=("synchronous=NORMAL",))[1] != []

@@ -17,7 +17,8 @@ from deccaf.errors import DeccafError
 from deccaf.service.decide import pricing, registry
 from deccaf.service.decide.arrivals import Intake
 from deccaf.service.jobs.worker import Worker
-from deccaf.service.ledger import claims
+from deccaf.service.ledger import claims, shifts
+from deccaf.service.monitor.expert_report import Records
 from deccaf.service.monitor.live_losses import LiveLosses
 from deccaf.service.monitor.metrics import Metrics
 from deccaf.service.monitor.monitoring import Monitor
@@ -93,6 +94,7 @@ class Service:
         self.live_losses = LiveLosses()
         self.days = Days()
         self.disagreements = Disagreements()
+        self.records = Records()
         self.rng = np.random.default_rng()
         self.worker = Worker(self.engine, url)
         self._stop = threading.Event()
@@ -180,12 +182,25 @@ class Service:
             self._renew_prices,
             self.worker.start_next,
             self.monitor.check,
+            self._add_up,
         )
 
     def _expire(self) -> None:
         at = time.time()
         if self.read(lambda connection: claims.any_expired(connection, at)):
             self.writer.submit(lambda c: claims.expire_claims(c, at, self.rng)).result()
+
+    def _add_up(self) -> None:
+        """Keep at hand what pages show and what takes long to add up."""
+
+        def update(connection: sa.Connection) -> None:
+            at = time.time()
+            self.records.keep_fresh(connection, at)
+            shift = shifts.current_shift(connection, at)
+            if shift is not None:
+                self.live_losses.means(connection, shift)
+
+        self.read(update)
 
     def _renew_prices(self) -> None:
         for shift in self.read(lambda connection: pricing.due(connection, time.time())):

@@ -19,6 +19,7 @@ from deccaf.service.store.listing import from_json
 Floats = NDArray[np.float64]
 
 _CHUNK = 5_000
+_AT_ONCE = 500
 _ADD = sa.insert(t.assignments)
 
 
@@ -115,7 +116,7 @@ def insert(
     same: dict[str, Any] = {"shift_id": shift_id, "pricing_id": pricing_id, "plan_id": plan_id}
     same |= {"created_at": at, "changed_at": at}
     left = iter(rows)
-    while part := [row._asdict() | same for row in islice(left, _CHUNK)]:
+    while part := [{**row._asdict(), **same} for row in islice(left, _CHUNK)]:
         connection.execute(_ADD, part)
 
 
@@ -125,9 +126,34 @@ def live_of(connection: sa.Connection, case_id: str) -> Live | None:
     return None if row is None else Live(*row)
 
 
+def lock(connection: sa.Connection, which: sa.ColumnElement[bool], most: int | None) -> list[Live]:
+    """Some live assignments, newest first, which nobody else changes until the transaction ends."""
+    query = _LIVE.where(which).order_by(t.assignments.c.id.desc()).limit(most)
+    return [Live(*row) for row in connection.execute(query.with_for_update(key_share=True))]
+
+
+def set_state(connection: sa.Connection, ids: Sequence[int], state: str, at: float) -> None:
+    """Take cases from whoever has them."""
+    for start in range(0, len(ids), _AT_ONCE):
+        connection.execute(
+            sa.update(t.assignments)
+            .where(t.assignments.c.id.in_(list(ids[start : start + _AT_ONCE])))
+            .values(state=state, changed_at=at, claimed_until=None)
+        )
+
+
 def reason_of(connection: sa.Connection, live: Live) -> Reason:
     """Why an assignment was made."""
-    makers, prices = desk.pricing(connection, live.pricing_id)
+    return reasons_of(connection, [live])[0]
+
+
+def reasons_of(connection: sa.Connection, many: Sequence[Live]) -> list[Reason]:
+    """Why assignments were made."""
+    pricings = {number: desk.pricing(connection, number) for number in {live.pricing_id for live in many}}
+    return [_reason(live, *pricings[live.pricing_id]) for live in many]
+
+
+def _reason(live: Live, makers: tuple[str, ...], prices: tuple[float, ...]) -> Reason:
     return Reason(
         losses=dict(zip(makers, json.loads(live.losses), strict=True)),
         prices=dict(zip(makers, prices, strict=True)),

@@ -180,15 +180,31 @@ def set_status(connection: sa.Connection, case_ids: Sequence[str], status: str) 
 
 def set_waiting(connection: sa.Connection, case_id: str, barred: str) -> tuple[str, ...]:
     """Let a case wait again and exclude one more maker from it; everybody who is excluded now."""
+    return set_many_waiting(connection, [case_id], barred)[case_id]
+
+
+def set_many_waiting(
+    connection: sa.Connection, case_ids: Sequence[str], barred: str
+) -> dict[str, tuple[str, ...]]:
+    """The same for many cases."""
     c = t.cases.c
-    before = json.loads(connection.execute(sa.select(c.excluded).where(c.case_id == case_id)).scalar_one())
-    excluded = tuple(dict.fromkeys((*before, barred)))
-    connection.execute(
-        sa.update(t.cases)
-        .where(c.case_id == case_id)
-        .values(status="waiting", excluded=json.dumps(list(excluded)))
-    )
-    return excluded
+    found: dict[str, tuple[str, ...]] = {}
+    for start in range(0, len(case_ids), _AT_ONCE):
+        part = list(case_ids[start : start + _AT_ONCE])
+        query = sa.select(*c["case_id", "excluded"]).where(c.case_id.in_(part))
+        before = {row.case_id: json.loads(row.excluded) for row in connection.execute(query)}
+        found |= {case: tuple(dict.fromkeys((*before[case], barred))) for case in part}
+    together: dict[tuple[str, ...], list[str]] = {}
+    for case, excluded in found.items():
+        together.setdefault(excluded, []).append(case)
+    for excluded, cases in together.items():
+        for start in range(0, len(cases), _AT_ONCE):
+            connection.execute(
+                sa.update(t.cases)
+                .where(c.case_id.in_(cases[start : start + _AT_ONCE]))
+                .values(status="waiting", excluded=json.dumps(list(excluded)))
+            )
+    return found
 
 
 def waiting_count(connection: sa.Connection) -> int:

@@ -209,11 +209,25 @@ def release_work(
     """
     c = t.assignments.c
     states = UNDECIDED if begun else ("assigned",)
-    query = sa.select(c.case_id).where(c.shift_id == shift_id, c.maker == maker, c.state.in_(states))
-    query = query.order_by(c.id.desc()).limit(count).with_for_update(key_share=True)
-    for case_id in (ids := connection.execute(query).scalars().all()):
-        hand_back(connection, case_id, maker, reason, actor, at, rng, "released")
-    return len(ids)
+    mine = sa.and_(c.shift_id == shift_id, c.maker == maker, c.state.in_(states))
+    taken = assignments.lock(connection, mine, count)
+    if not taken:
+        return 0
+    at_desk = desk.open_desk(connection, shift_id, at)
+    assignments.set_state(connection, [live.id for live in taken], "released", at)
+    desk.give_back(connection, shift_id, maker, len(taken))
+    excluded = case_records.set_many_waiting(connection, [live.case_id for live in taken], maker)
+    lines = [
+        trail.line("released", at, actor, live.case_id, shift_id, maker, reason=reason) for live in taken
+    ]
+    trail.write(connection, lines)
+    items = []
+    for live, why in zip(taken, assignments.reasons_of(connection, taken), strict=True):
+        aim = None if why.objective is None else _known(why.objective)
+        barred = excluded[live.case_id]
+        items.append(ToPlace(live.case_id, _known(why.losses), live.machine_says, live.model_id, barred, aim))
+    place_waiting(connection, at_desk, items, actor, at, rng)
+    return len(taken)
 
 
 def read_queue(connection: sa.Connection, maker: str, most: int) -> Queue:

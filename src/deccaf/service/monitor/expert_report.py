@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +14,10 @@ import sqlalchemy as sa
 from deccaf.evaluate.measures import wilson
 from deccaf.service.ledger.desk import machine_first
 from deccaf.service.store import tables as t
+
+LONG_SECONDS = 0.1
+KEPT_SECONDS = 120.0
+"""Records that take longer than the one to add up may be as old as the other."""
 
 
 @dataclass(frozen=True)
@@ -52,32 +58,54 @@ class ExpertReport:
 def report_experts(connection: sa.Connection) -> list[ExpertReport]:
     """For every maker: decisions, decisions with a known label, errors; the machine first."""
     a, d, k = t.assignments.c, t.decisions.c, t.cases.c
-    by_lot = sa.case((a.method == "lot", 1), else_=0)
-    wrong = sa.case((d.decision != k.label, 1), else_=0)
-    query = (
-        sa.select(
-            d.maker,
-            by_lot.label("lot"),
-            k.label,
-            sa.func.count().label("decisions"),
-            sa.func.sum(wrong).label("wrong"),
-        )
-        .join_from(t.decisions, t.cases, d.case_id == k.case_id)
-        .join(t.assignments, sa.and_(a.case_id == d.case_id, a.state == "decided"))
-        .group_by(d.maker, by_lot, k.label)
-    )
-    found: dict[str, list[Any]] = {}
-    for row in connection.execute(query):
-        found.setdefault(row.maker, []).append(row)
+    groups = (d.maker, k.label, d.decision)
+    counted = sa.select(*groups, sa.func.count().label("decisions")).group_by(*groups)
+    everything = _by_maker(connection, counted.join_from(t.decisions, t.cases, d.case_id == k.case_id))
+    drawn = counted.join_from(t.assignments, t.decisions, d.case_id == a.case_id)
+    by_lot = _by_maker(connection, drawn.join(t.cases, k.case_id == d.case_id).where(t.DECIDED_BY_LOT))
     return [
         ExpertReport(
             maker=maker,
             decisions=sum(row.decisions for row in rows),
             all_cases=_errors([row for row in rows if row.label is not None]),
-            assigned_by_lot=_errors([row for row in rows if row.label is not None and row.lot]),
+            assigned_by_lot=_errors([row for row in by_lot.get(maker, []) if row.label is not None]),
         )
-        for maker, rows in sorted(found.items(), key=lambda item: machine_first(item[0]))
+        for maker, rows in sorted(everything.items(), key=lambda item: machine_first(item[0]))
     ]
+
+
+class Records:
+    """Everybody's record, kept: to add up a million decisions takes a second, and a page has half of one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: list[ExpertReport] = []
+        self._at, self._seconds = 0.0, 0.0
+
+    def read(self, connection: sa.Connection, at: float) -> tuple[list[ExpertReport], float]:
+        """The records, and of when they are: of now, unless it takes long to add them up."""
+        with self._lock:
+            if self._seconds < LONG_SECONDS or at > self._at + KEPT_SECONDS:
+                self._add_up(connection, at)
+            return self._kept, self._at
+
+    def keep_fresh(self, connection: sa.Connection, at: float) -> None:
+        """Add up in time what takes long, so that nobody waits for it."""
+        with self._lock:
+            if not self._at or (self._seconds >= LONG_SECONDS and at > self._at + KEPT_SECONDS / 2):
+                self._add_up(connection, at)
+
+    def _add_up(self, connection: sa.Connection, at: float) -> None:
+        began = time.perf_counter()
+        self._kept = report_experts(connection)
+        self._at, self._seconds = at, time.perf_counter() - began
+
+
+def _by_maker(connection: sa.Connection, query: sa.Select[Any]) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for row in connection.execute(query):
+        found.setdefault(row.maker, []).append(row)
+    return found
 
 
 def _errors(rows: Sequence[Any]) -> ErrorsByTruth:
@@ -85,7 +113,7 @@ def _errors(rows: Sequence[Any]) -> ErrorsByTruth:
     for row in rows:
         entry = counts.setdefault(str(json.loads(row.label)), [0, 0])
         entry[0] += row.decisions
-        entry[1] += row.wrong
-    whole = Errors.of(sum(row.decisions for row in rows), sum(row.wrong for row in rows))
+        entry[1] += row.decisions if row.decision != row.label else 0
+    whole = Errors.of(sum(n for n, _ in counts.values()), sum(wrong for _, wrong in counts.values()))
     by_truth = {truth: Errors.of(labelled, wrong) for truth, (labelled, wrong) in counts.items()}
     return ErrorsByTruth(whole.labelled, whole.wrong, whole.error_rate, whole.interval, by_truth)

@@ -30,11 +30,13 @@ class _Sums:
     """Of the assignments of one shift up to an id; `gone` are those among them that hold no case any more."""
 
     until: int = 0
+    live: int = 0
     gone: set[int] = field(default_factory=set)
     total: dict[str, float] = field(default_factory=dict)
     count: dict[str, int] = field(default_factory=dict)
 
     def add(self, connection: sa.Connection, rows: Sequence[Any], makers: Sequence[str], sign: int) -> None:
+        self.live += sign * len(rows)
         loss = loss_matrix(connection, rows, makers)
         known = np.isfinite(loss)
         totals, counts = np.where(known, loss, 0.0).sum(axis=0), known.sum(axis=0)
@@ -63,16 +65,19 @@ class LiveLosses:
 
 def _update(connection: sa.Connection, shift_id: int, sums: _Sums) -> None:
     a = t.assignments.c
-    makers = shifts.roster_makers(connection, shift_id)
+    roster = shifts.read_roster(connection, shift_id)
+    makers, used = [seat.maker for seat in roster], sum(seat.used for seat in roster)
     columns = sa.select(*a["id", "state", "losses", "pricing_id"]).where(a.shift_id == shift_id)
-    ended = sa.select(a.id).where(a.shift_id == shift_id, a.id <= sums.until, a.state.not_in(t.LIVE))
-    left = sorted(set(connection.execute(ended).scalars()) - sums.gone)
-    for start in range(0, len(left), _AT_ONCE):
-        part = left[start : start + _AT_ONCE]
-        sums.add(connection, connection.execute(columns.where(a.id.in_(part))).all(), makers, -1)
-        sums.gone.update(part)
     while rows := connection.execute(columns.where(a.id > sums.until).order_by(a.id).limit(_CHUNK)).all():
         live = [row for row in rows if row.state in t.LIVE]
         sums.add(connection, live, makers, 1)
         sums.gone.update(row.id for row in rows if row.state not in t.LIVE)
         sums.until = rows[-1].id
+    if sums.live == used:
+        return  # nobody has lost a case since
+    ended = sa.select(a.id).where(a.shift_id == shift_id, a.id <= sums.until, a.state.in_(t.ENDED))
+    left = sorted(set(connection.execute(ended).scalars()) - sums.gone)
+    for start in range(0, len(left), _AT_ONCE):
+        part = left[start : start + _AT_ONCE]
+        sums.add(connection, connection.execute(columns.where(a.id.in_(part))).all(), makers, -1)
+        sums.gone.update(part)

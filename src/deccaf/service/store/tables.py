@@ -27,6 +27,8 @@ _Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 LIVE = ("assigned", "claimed", "decided")
 """States of an assignment that still holds its case and its unit of capacity."""
+ENDED = ("returned", "expired", "released")
+"""States of an assignment that no longer does, and never will again."""
 
 
 def _table(name: str, *parts: sa.Column[Any] | sa.Constraint | sa.Index) -> sa.Table:
@@ -191,13 +193,27 @@ assignments = _table(
     sa.Index("ix_assignments_claims", "state", "claimed_until"),
     sa.Index("ix_assignments_pricing", "pricing_id"),
 )
+IS_LIVE = sa.text("assignments.state IN ('assigned', 'claimed', 'decided')")
+"""Spelled out: with a parameter in its place no database would see that the indices below fit."""
+_INDEXED = sa.text("state IN ('assigned', 'claimed', 'decided')")
 sa.Index(
     "uq_assignments_live_case",
     assignments.c.case_id,
     unique=True,
-    sqlite_where=sa.text("state IN ('assigned', 'claimed', 'decided')"),
-    postgresql_where=sa.text("state IN ('assigned', 'claimed', 'decided')"),
+    sqlite_where=_INDEXED,
+    postgresql_where=_INDEXED,
 )
+sa.Index(
+    "ix_assignments_live",
+    assignments.c.shift_id,
+    assignments.c.maker,
+    sqlite_where=_INDEXED,
+    postgresql_where=_INDEXED,
+)
+
+DECIDED_BY_LOT = sa.text("assignments.method = 'lot' AND assignments.state = 'decided'")
+_BY_LOT = sa.text("method = 'lot' AND state = 'decided'")
+sa.Index("ix_assignments_lot", assignments.c.case_id, sqlite_where=_BY_LOT, postgresql_where=_BY_LOT)
 
 decisions = _table(
     "decisions",

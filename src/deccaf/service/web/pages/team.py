@@ -6,6 +6,7 @@ hardest cases is not the worst.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -13,7 +14,7 @@ from fastapi import APIRouter, Response
 
 from deccaf.data.costs import MACHINE
 from deccaf.service.ledger import people
-from deccaf.service.monitor.expert_report import ErrorsByTruth, ExpertReport, report_experts
+from deccaf.service.monitor.expert_report import ErrorsByTruth, ExpertReport
 from deccaf.service.monitor.team_report import CostCurve, Disagreement, cost_curves
 from deccaf.service.web.common import Here
 from deccaf.service.web.pages.access import LeadHere
@@ -57,7 +58,7 @@ def team(here: Here, visitor: LeadHere) -> Response:
     def look(
         connection: sa.Connection,
     ) -> tuple[list[Record], set[str], list[CostCurve], Disagreement | None]:
-        records = [Record.of(row) for row in report_experts(connection)]
+        records = [Record.of(row) for row in here.records.read(connection, time.time())[0]]
         out_of_use = {person.name for person in people.list_experts(connection) if not person.active}
         if model is None:
             return records, out_of_use, [], None

@@ -11,6 +11,8 @@ branch_labels = None
 depends_on = None
 
 _OPEN = sa.text("state IN ('queued', 'running')")
+_BY_LOT = sa.text("method = 'lot' AND state = 'decided'")
+_LIVE = sa.text("state IN ('assigned', 'claimed', 'decided')")
 
 
 def upgrade() -> None:
@@ -22,6 +24,20 @@ def upgrade() -> None:
     )
     op.create_index(
         "uq_jobs_open_kind", "jobs", ["kind"], unique=True, sqlite_where=_OPEN, postgresql_where=_OPEN
+    )
+    op.create_index(
+        "ix_assignments_live",
+        "assignments",
+        ["shift_id", "maker"],
+        sqlite_where=_LIVE,
+        postgresql_where=_LIVE,
+    )
+    op.create_index(
+        "ix_assignments_lot",
+        "assignments",
+        ["case_id"],
+        sqlite_where=_BY_LOT,
+        postgresql_where=_BY_LOT,
     )
     op.create_index("ix_cases_arrived", "cases", ["arrived_at"])
     op.create_index("ix_cases_labelled", "cases", ["labelled_at"])
