@@ -88,9 +88,10 @@ def test_a_parquet_of_a_hundred_thousand_columns_is_refused(tmp_path: Path) -> N
 
 
 def test_nested_columns_are_refused(tmp_path: Path) -> None:
-    pa.parquet.write_table(pa.table({"case_id": ["a"], "x": [[1, 2]]}), tmp_path / "t.parquet")
-    with pytest.raises(DataError, match="column 'x': holds list"):
-        read_frame(tmp_path / "t.parquet")
+    for nested, kind in (([["a", "b"]], "list"), ([{"y": 1}], "struct"), ([[[1.0]]], "list")):
+        pa.parquet.write_table(pa.table({"case_id": ["a"], "x": nested}), tmp_path / "t.parquet")
+        with pytest.raises(DataError, match=f"column 'x': holds {kind}"):
+            read_frame(tmp_path / "t.parquet")
 
 
 def test_an_error_while_writing_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

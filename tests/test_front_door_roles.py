@@ -432,18 +432,7 @@ def clinic(folder: Path, dates: str) -> dict[str, Path]:
     return paths
 
 
-@pytest.mark.parametrize(
-    "dates",
-    [
-        "%Y-%m-%d",
-        pytest.param(
-            "%d/%m/%Y",
-            marks=pytest.mark.skipif(
-                "time_format" not in Columns.model_fields, reason="day-first dates need [columns] time_format"
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("dates", ["%Y-%m-%d", "%d/%m/%Y"])
 def test_from_a_file_to_a_plan_without_writing_toml(run, tmp_path: Path, dates: str) -> None:
     paths, config = clinic(tmp_path, dates), tmp_path / "deccaf.toml"
     code, out, err = run("init", paths["log"], paths["cases"], paths["roster"], "--out", config)

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deccaf import DeCCaF, History
+from deccaf import Costs, DeCCaF, History
 from deccaf.data.config import Config
 from deccaf.service.imports import past_import
 from deccaf.service.jobs import process, records
@@ -23,7 +23,7 @@ from deccaf.service.ledger import versions
 from deccaf.service.store import database
 from deccaf.service.store.keys import Actor
 from pages_world import Person, new_key
-from service_world import World, shift_body, world
+from service_world import World, history, model_file, shift_body, small_model, world
 from test_one_road import tables
 
 ROSTER = {"e0": 9, "e1": 11, "e2": 10}
@@ -322,3 +322,34 @@ def test_the_sliders_solve_what_the_planner_plans(tmp_path: Path) -> None:
         day, _ = desk.service.read(lambda c: desk.service.days.day(c, desk.shift))
         assert day.cost(day.capacity) == pytest.approx(made["cost"], rel=1e-6)
         assert day.cost({**day.capacity, "ann": 9}) < made["cost"]
+
+
+def test_a_plan_takes_costs_and_says_where_cases_are_unlike(tmp_path: Path) -> None:
+    new = history(40, seed=3)[["case_id", "amount", "channel"]]
+    dear = {"false_positive": 5.0, "false_negative": 1.0, "review_cost": {"ann": 0.1}}
+    with world(f"sqlite:///{tmp_path}/d.db", {"ann": 5, "bob": 5}, housekeeping=False) as desk:
+        made = desk.lead.post("/v1/models", content=model_file(tmp_path)).json()["id"]
+        desk.lead.post(f"/v1/models/{made}/activate")
+        rows = new.to_dict("records")
+        many = [{"case_id": row.pop("case_id"), "features": row} for row in rows]
+        assert desk.lead.post("/v1/cases/bulk", json={"cases": many}).status_code == 201
+        usual = desk.lead.post("/v1/plans", json={"strict": True}).json()
+        assert usual["warnings"] == []
+        assert usual["costs"] == small_model().terms.to_dict()
+        other = desk.lead.post("/v1/plans", json={"costs": dear}).json()
+        model = small_model().with_costs(Costs.binary(5.0, 1.0), {"ann": 0.1})
+        expected = model.assign(new, {"ann": 5, "bob": 5}, intervals=False).summary
+        assert other["costs"] == expected.terms.to_dict()
+        assert other["cost"] == pytest.approx(expected.cost)
+        for costs in ({**dear, "classes": ["no", "yes"]}, {**dear, "review_cost": {"anne": 1.0}}):
+            assert desk.lead.post("/v1/plans", json={"costs": costs}).status_code == 422
+        odd = [{"case_id": f"x{k}", "features": {**row, "amount": 1e4}} for k, row in enumerate(rows)]
+        assert desk.lead.post("/v1/cases/bulk", json={"cases": odd}).status_code == 201
+        chosen = {"case_ids": [case["case_id"] for case in odd]}
+        refused = desk.lead.post("/v1/plans", json={**chosen, "strict": True})
+        assert refused.status_code == 422
+        assert "unlike those that the model learned from" in refused.json()["detail"]
+        told = desk.lead.post("/v1/plans", json=chosen).json()
+        assert [one["kind"] for one in told["warnings"]] == ["scale"]
+        page = Person(desk, new_key(desk, "lead")).get(f"/plans/{told['id']}").text
+        assert "is it in another unit?" in page

@@ -443,11 +443,12 @@ def test_the_service_takes_texts_and_vectors(tmp_path: Path) -> None:
         loss = model.expected_loss(pd.DataFrame(new), ["ann", "bob"])
         known = desk.lead.get("/v1/cases/c0").json()
         assert known["features"]["e"] == new[0]["e"]
-        assert known["reason"]["losses"]["ann"] == pytest.approx(loss["ann"].iloc[0])
+        assert known["assignment"]["reason"]["losses"]["ann"] == pytest.approx(loss["ann"].iloc[0])
         file = frame[200:230].assign(case_id=[f"f{k}" for k in range(30)])
         file.to_parquet(tmp_path / "today.parquet")
         content = (tmp_path / "today.parquet").read_bytes()
-        sent = desk.lead.post("/v1/imports?filename=today.parquet", content=content)
+        kind = {"Content-Type": "application/vnd.apache.parquet"}
+        sent = desk.lead.post("/v1/imports?filename=today.parquet", content=content, headers=kind)
         assert sent.status_code == 201, sent.text
         assert sent.json()["accepted"] == 30
         page = Person(desk, new_key(desk, "lead")).get("/cases/c0").text

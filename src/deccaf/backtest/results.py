@@ -156,7 +156,10 @@ def collected(
     """One result from all splits."""
     one = _Together(tested, history, options)
     costs, savings = one.costs(), one.savings()
-    verdict = verdict_of(costs, savings, one.cases, worth=options.worth, effective=one.effective)
+    people = len(history.log.experts)
+    verdict = verdict_of(
+        costs, savings, one.cases, worth=options.worth, effective=one.effective, experts=people
+    )
     best = best_simple(costs)
     return Backtest(
         known=one.log is None,

@@ -126,8 +126,9 @@ def verdict_of(
     *,
     worth: float,
     effective: float | None,
+    experts: int = 2,
 ) -> Verdict:
-    """The verdict from the costs by policy and the savings against each."""
+    """The verdict from the costs by policy and the savings against each; one expert leaves no choice."""
 
     def against(name: str) -> Comparison:
         cost = float(costs["cost"][name])
@@ -143,7 +144,7 @@ def verdict_of(
     past = against(HISTORY)
     found.append(past)
     sentences.append(_past(past))
-    if BLIND in savings.index:
+    if BLIND in savings.index and experts > 1:
         found.append(against(BLIND))
         sentences.append(_among(found[-1]))
     return Verdict(

@@ -34,6 +34,10 @@ class LearnedCosts(Learned):
         """(cases, K): chance of each truth, whatever the costs."""
         return np.asarray(self.classifier.predict(features))
 
+    def sensitive_chances(self, features: pd.DataFrame, costs: Array) -> Array:
+        """(cases, K): the chances before their calibration."""
+        return self.classifier.uncalibrated(features)
+
     def score(self, features: pd.DataFrame, experts: Sequence[str], costs: Array, review: Array) -> Scores:
         """Expected costs of the machine, which takes the cheapest class, and of each expert."""
         p = self.classifier.predict(features)

@@ -91,6 +91,10 @@ class Learned(ABC):
     def chances(self, features: pd.DataFrame, costs: Array) -> Array:
         """(cases, K): chance of each truth."""
 
+    def sensitive_chances(self, features: pd.DataFrame, costs: Array) -> Array:
+        """The same as `chances`, to compare cases that differ a little: not flattened by a calibration."""
+        return self.chances(features, costs)
+
     @abstractmethod
     def score(self, features: pd.DataFrame, experts: Sequence[str], costs: Array, review: Array) -> Scores:
         """What the method believes; `costs` are (cases or 1, K, K), `review` is what each expert costs."""

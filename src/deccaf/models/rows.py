@@ -45,14 +45,16 @@ def weights_of(weight: ArrayLike | None, rows: int) -> Array:
     return weights
 
 
-def known_rows(truth: Ints, weight: Array, note: str = " and were left out") -> NDArray[np.bool_]:
-    """The rows to learn from: the truth is known and the weight is not 0."""
+def known_rows(
+    truth: Ints, weight: Array, note: str = "cases have no truth yet: they teach nothing about the truth"
+) -> NDArray[np.bool_]:
+    """The rows to learn from: the truth is known and the weight is not 0. `note` is for others."""
     unknown = truth < 0
     if not (~unknown & (weight > 0)).any():
         raise DataError(f"nothing to learn from: {len(truth)} rows, {unknown.sum()} of them without a truth")
     if unknown.any():
         warnings.warn(
-            f"{unknown.sum()} of {len(truth)} rows have no truth yet{note}",
+            f"{unknown.sum()} of {len(truth)} {note}",
             DeccafWarning,
             stacklevel=3,
         )

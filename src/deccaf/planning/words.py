@@ -71,7 +71,7 @@ def _of_text(
     rows: list[tuple[str, Class | None, Class, Array]] = []
     people = [maker for maker in about if maker != MACHINE]
     if MACHINE in about:
-        odds = _log_odds(learned.chances(features, costs))
+        odds = _log_odds(learned.sensitive_chances(features, costs))
         rows += [(MACHINE, None, classes[k], odds[:, k]) for k in range(1, len(classes))]
     q = learned.decision_chances(features, people) if people else None
     for j, maker in enumerate(people if q is not None else []):

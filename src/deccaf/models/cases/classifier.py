@@ -63,6 +63,10 @@ class CaseClassifier(Blend[CasePart, CaseLog]):
         log_p = self._mixed(lambda part: part.log_chances(features))
         return np.asarray(np.exp(self.calibrators_[0].transform(log_p)))
 
+    def uncalibrated(self, features: pd.DataFrame) -> Array:
+        """The same before its calibration, which may be flat where the parts still tell cases apart."""
+        return np.asarray(np.exp(self._mixed(lambda part: part.log_chances(features))))
+
     def contributions(self, case: pd.DataFrame, k: int) -> pd.DataFrame:
         """What moved the log-odds of truth k against truth 0 for one case; one row per feature."""
         return self._moved(case, 0, lambda part: part.contributions(case, k))

@@ -61,7 +61,8 @@ class DecisionLog:
         same_length(names, rows, "expert")
         weights = weights_of(weight, rows)
         chances = None if p is None else _probabilities(p, rows, classes)
-        note = " and were left out" if chances is None else "; they were learned from by what it probably is"
+        fate = "are left out" if chances is None else "count by what it probably is"
+        note = f"decisions are on cases without a truth yet: they {fate}"
         useful = known_rows(truths, weights, note)
         if chances is not None:
             useful |= weights > 0
