@@ -28,8 +28,7 @@ def main() -> int:
         for name, module in known.items():
             print(f"{name:16}{(importlib.import_module(module).__doc__ or '').splitlines()[0]}")
         return 0 if not wanted else 2
-    importlib.import_module(known[wanted]).main(sys.argv[2:])
-    return 0
+    return importlib.import_module(known[wanted]).main(sys.argv[2:]) or 0
 
 
 if __name__ == "__main__":

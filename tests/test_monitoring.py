@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
 
 from deccaf.evaluate.drift import counts, drift, is_real, profile, stability
 from deccaf.service.jobs import records
@@ -38,16 +39,25 @@ class Days:
     world: World
     day: int = 0
 
-    def live(self, seed: int, shift: float = 0.0, careless: str | None = None) -> HealthReport:
+    def live(
+        self,
+        seed: int,
+        shift: float = 0.0,
+        careless: str | None = None,
+        cases: int = CASES,
+        wrong: str | None = None,
+    ) -> HealthReport:
         start = 1e9 + self.day * DAY
         self.day += 1
-        frame = history(CASES, seed)
+        frame = history(cases, seed)
         rng = np.random.default_rng(seed)
         frame["amount"] += shift
         if careless is not None:
             mine = (frame["expert"] == careless).to_numpy()
             frame.loc[mine, "decision"] = rng.integers(0, 2, int(mine.sum()))
-        at = start + np.sort(rng.random(CASES)) * DAY * 0.4
+        if wrong is not None:
+            frame.loc[frame["expert"] == wrong, "decision"] = 1 - frame["label"]
+        at = start + np.sort(rng.random(cases)) * DAY * 0.4
         with database.writing(self.world.service.engine) as connection:
             self._enter(
                 connection, frame.assign(case_id=f"d{self.day}-" + frame["case_id"]), at, start + DAY * 0.9
@@ -109,6 +119,27 @@ def test_twenty_quiet_days_then_one_shifted_feature_and_one_careless_reviewer(da
     assert ("alert raised", "drift amount") in kinds
     assert ("alert raised", "errors ann") in kinds
     assert kinds[-1] == ("alert cleared", "errors ann")
+
+
+def test_few_labels_a_day_add_up_and_a_restart_loses_nothing(days: Days) -> None:
+    quiet = [days.live(seed, cases=15) for seed in range(400, 405)]
+    assert [alert.finding for report in quiet for alert in report.alerts] == []
+    for seed in range(405, 410):
+        found = days.live(seed, cases=15, wrong="ann")
+    assert [(alert.kind, alert.subject) for alert in found.alerts] == [("errors", "ann")]
+    assert " days, " in found.alerts[0].finding
+    service = days.world.service
+    after = Monitor(service.engine, service.models, CollectorRegistry())
+    again = after.check_now(found.at, since=found.at - DAY)
+    assert [alert.finding for alert in again.alerts] == [alert.finding for alert in found.alerts]
+
+
+def test_a_weekend_mix_is_no_drift(days: Days) -> None:
+    for day in range(14):
+        found = days.live(500 + day, shift=1.0 if day % 7 >= 5 else 0.0, cases=120)
+        assert [alert.subject for alert in found.alerts if alert.kind == "drift"] == [], day
+    shifted = days.live(520, shift=1.0, cases=120)
+    assert "amount" in {alert.subject for alert in shifted.alerts}
 
 
 def _on_the_page(desk: World) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +18,7 @@ from deccaf.cli.common import KeyOption, read_key, say
 from deccaf.data.capacity import ONE_BATCH, Capacity
 from deccaf.data.config import Config
 from deccaf.data.costs import MACHINE
-from deccaf.data.files import write_text
+from deccaf.data.files import read_frame, write_text
 from deccaf.errors import CapacityError, ConfigError, DataError, DeccafError
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ def stream(
         Path | None, typer.Option(help="Model file; without it every line brings its losses.")
     ] = None,
     forecast: Annotated[
-        Path | None, typer.Option(help="Past cases in order of arrival; `batch` tells the days apart.")
+        Path | None,
+        typer.Option(help="Past cases in order of arrival; `batch` tells days apart, `at` is the clock."),
     ] = None,
     arrivals: Annotated[float | None, typer.Option(min=0, help="Cases expected today.")] = None,
     exact: Annotated[
@@ -202,17 +204,20 @@ def _opened(
     if exact and arrivals is None:
         raise ConfigError("--exact: say with --arrivals how many cases arrive")
     makers = list(roster.makers)
+    upper, lower = (table.loc[ONE_BATCH].to_numpy(np.float64) for table in (roster.upper, roster.lower))
     rows = np.empty((0, len(makers)))
     at = None
     if past is not None:
         if model is None:
             raise ConfigError("--forecast: past cases need --model to be scored")
         rows, days = _past_losses(model, past, makers)
+        at = _past_times(past)
         if days is not None:
-            mixed = Forecast.of_days([rows[days == day] for day in np.unique(days)])
-            rows, at, arrivals = mixed.loss, mixed.at, mixed.arrivals if arrivals is None else arrivals
+            parts = [days == day for day in np.unique(days)]
+            mixed = Forecast.of_days([rows[p] for p in parts], None if at is None else [at[p] for p in parts])
+            known = replace(mixed, arrivals=mixed.arrivals if arrivals is None else arrivals, exact=exact)
+            return StreamAssigner(makers, upper, lower, known, seed)
     known = Forecast.of(rows, arrivals, at, exact)
-    upper, lower = (table.loc[ONE_BATCH].to_numpy(np.float64) for table in (roster.upper, roster.lower))
     return StreamAssigner(makers, upper, lower, known, seed)
 
 
@@ -221,6 +226,12 @@ def _past_losses(model: DeCCaF, path: Path, makers: list[str]) -> tuple[Any, Any
     found = model.scored(path, [name for name in makers if name != MACHINE])
     order = [found.makers.index(name) for name in makers]
     return found.objective[:, order], None if found.batch is None else pd.factorize(found.batch)[0]
+
+
+def _past_times(path: Path) -> Any:
+    """When in its day each past case came, by the clock, where the file has a column `at`."""
+    found = read_frame(path)
+    return found["at"].to_numpy(np.float64) if "at" in found else None
 
 
 def _report(desk: StreamAssigner) -> None:

@@ -23,6 +23,8 @@ import numpy as np
 import pandas as pd
 import sqlalchemy as sa
 
+from deccaf.assign import Forecast
+from deccaf.assign.stream.outlook import Today
 from deccaf.data.cases import Cases
 from deccaf.data.costs import Costs
 from deccaf.data.decisions import Decisions
@@ -145,8 +147,9 @@ def open_day(connection: sa.Connection, stage: Stage, number: int, at: float) ->
     made = shifts.open_shift(connection, shift, Actor(None), at)
     at_desk = desk.open_desk(connection, made, at)
     sample = stage.past[list(at_desk.makers)].to_numpy()
-    expected = float(shift.expected_cases or 0)
-    outlook = Outlook(at_desk, np.zeros(len(at_desk.makers), np.int64), sample, expected)
+    forecast = Forecast.of(sample, float(shift.expected_cases or 0))
+    today = Today.by_clock(sample[:0], np.empty(0), 0, 0.0)
+    outlook = Outlook(at_desk, np.zeros(len(at_desk.makers), np.int64), forecast, today)
     desk.write_prices(connection, made, at_desk.makers, bid_prices(outlook), "forecast", None, at)
 
 

@@ -1,8 +1,8 @@
 """Cases that cannot wait: each is routed the moment it arrives, against bid prices.
 
-A case goes to the maker with the least loss + price. The prices are the shadow prices of a plan for the rest
+A case goes to the maker with the least loss + price. The prices are the shadow prices of plans for the rest
 of the day, with the capacity that is left: forecast cases stand for those to come, cases already seen today
-correct the forecast, and everything is priced anew as the day goes on.
+correct how many these are and how hard, and everything is priced anew as the day goes on.
 
     desk = StreamAssigner(["machine", "ann", "bob"], upper=[inf, 40, 25], forecast=Forecast.of_days(days))
     desk.route(loss_row, case="a17").maker
@@ -19,14 +19,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from deccaf.assign.exact.scan import Floats, Ints
 from deccaf.assign.solve import solve
-from deccaf.assign.stream.bid_prices import bid_prices, greedy_cost
+from deccaf.assign.stream.bid_prices import greedy_cost
 from deccaf.assign.stream.forecast import Forecast, checked_rows, plain_rows, rows_from_plain
+from deccaf.assign.stream.outlook import FEWEST_TODAY, MOST_TODAY, Today, mean_prices
 from deccaf.errors import CapacityError, ConfigError, DataError, did_you_mean, show
 
-SAMPLE = 500  # cases that stand for the rest of the day, or
-SAMPLE_PER_MAKER = 20  # so many for each maker
 REPRICE_SHARE = 8  # prices are renewed after this part of the remaining cases, or of the remaining day,
-FEWEST_BETWEEN = 8  # but not after fewer cases than these
+FEWEST_BETWEEN = 2  # but not after fewer cases than these
+LEARN_SHARE = 4  # or after this part of the cases seen: they say what today is like
 FORMAT = 1
 NO_LIMIT = 2**40  # sums of these are still exact
 
@@ -101,6 +101,7 @@ class StreamAssigner:
         self._repricings = 0
         self._rows: list[Floats] = []  # of every case routed, handed back or not
         self._took: list[int] = []  # its maker, -1 where it was handed back
+        self._at: list[float] = []  # where in the pattern of the day it came
         self._place: dict[str, int] = {}  # of a case by name
         self._seen = 0  # cases that arrived; one that was handed back arrived once
         self._reprice()
@@ -202,12 +203,14 @@ class StreamAssigner:
             "prices": self._prices.tolist(),
             "repricings": self._repricings,
             "seen": self._seen,
+            "total": self._total,
             "now": self.now,
             "next_case": self._next_case,
             "next_time": self._next_time,
             "seed": self.seed,
             "forecast": self.forecast.to_dict(),
             "took": list(self._took),
+            "at": list(self._at),
             "rows": plain_rows(np.stack(self._rows)) if self._rows else [],
             "cases": dict(self._place),
         }
@@ -229,9 +232,11 @@ class StreamAssigner:
             stream.used = np.asarray(data["used"], np.int64)
             stream._prices = np.asarray(data["prices"], np.float64)
             stream._repricings, stream._seen = int(data["repricings"]), int(data["seen"])
+            stream._total = float(data.get("total", stream._total))
             stream.now = data["now"]
             stream._next_case, stream._next_time = int(data["next_case"]), data["next_time"]
             stream._took = [int(j) for j in data["took"]]
+            stream._at = [float(at) for at in data.get("at", [0.0] * len(stream._took))]
             stream._rows = list(rows_from_plain(data["rows"], len(makers)))
             stream._place = {str(case): int(place) for case, place in data["cases"].items()}
         except (KeyError, TypeError, ValueError) as error:
@@ -251,6 +256,7 @@ class StreamAssigner:
             self._place[case] = len(self._took)
         self._rows.append(row)
         self._took.append(j)
+        self._at.append(self._place_in_day())
         self._seen += 1
         self._take(j)
         return Routed(self.makers[j], j, float(row[j]), float(self._prices[j]))
@@ -278,7 +284,16 @@ class StreamAssigner:
         return j
 
     def _left(self) -> float:
-        return self.forecast.remaining(self._seen, self.now)
+        """Cases still to come, as they were counted when prices were made."""
+        if self.forecast.exact or self.now is None:
+            return self.forecast.remaining(self._seen, self.now)
+        return max(self._total - self._seen, 1.0)
+
+    def _place_in_day(self) -> float:
+        """Where in the pattern of the day the next case stands: by the clock, or by the order of arrival."""
+        if self.now is not None and (self.forecast.clock or not len(self.forecast.at)):
+            return self.now
+        return min(self._seen / max(self._total, 1.0), 1.0)
 
     def _open(self) -> None:
         """Who may get the next case: all with room, or those who are owed all that will come."""
@@ -289,35 +304,39 @@ class StreamAssigner:
             self._bid[owed == 0] = np.inf
 
     def _reprice(self) -> None:
-        """Solve a sample of what is to come with the capacity that is left; its prices are the bids."""
-        left = self._left()
-        step = max(int(left) // REPRICE_SHARE, FEWEST_BETWEEN)
-        self._next_case = self._seen + step
+        """Price the capacity that is left against what is to come; these prices are the bids."""
+        left = self.forecast.remaining(self._seen, self.now)
+        self._total = self._seen + left if self.now is not None else max(self.forecast.arrivals, 1.0)
+        self._next_case = self._seen + self._step(left)
         self._next_time = 1.0 if self.now is None else self.now + max(1.0 - self.now, 0.0) / REPRICE_SHARE
         if self.now is not None and self.now >= 1.0:
             self._next_time = np.inf
-        rng = np.random.default_rng([self.seed, self._repricings])
+        rows = np.stack(self._rows[-MOST_TODAY:]) if self._rows else np.empty((0, len(self.makers)))
+        today = Today(rows, np.array(self._at[-MOST_TODAY:]), self._seen, self.now, self._place_in_day())
+        self._prices = mean_prices(
+            self.forecast,
+            today,
+            self.room,
+            self.owed,
+            self.upper < NO_LIMIT,
+            self._prices,
+            [self.seed, self._repricings],
+        )
         self._repricings += 1
-        sample = self._to_come(left, rng)
-        if len(sample) and left >= 1 and self.room.any():
-            self._prices = bid_prices(sample, self.room, self.owed, left, self._prices)
         self._open()
 
-    def _to_come(self, left: float, rng: np.random.Generator) -> Floats:
-        """Forecast cases of the rest of the day; without a pattern of the day, some of today's cases too.
-
-        With a pattern, the morning says little about the evening.
-        """
-        size = max(SAMPLE, SAMPLE_PER_MAKER * len(self.makers))
-        past = self.forecast.rest_of_day(self._seen, self.now, size, rng)
-        today = int(size * self._seen / (2 * (self._seen + left))) if len(past) else size
-        today = 0 if len(self.forecast.at) else min(today, len(self._rows))
-        recent = self._rows[len(self._rows) - today :]
-        return np.concatenate([past[: size - today], *([np.stack(recent)] if recent else [])])
+    def _step(self, left: float) -> int:
+        """Cases until prices are renewed: sooner where little is known or little is left."""
+        step = int(left) // REPRICE_SHARE
+        if not len(self.forecast.loss) or self.now is not None:
+            step = min(step, self._seen // LEARN_SHARE + (FEWEST_TODAY if len(self.forecast.loss) else 0))
+        return max(step, FEWEST_BETWEEN)
 
     def _set_clock(self, at: float) -> None:
         if not 0.0 <= at <= 1.0:
             raise DataError(f"at: expected a share of the day from 0 to 1, got {at}")
+        if self.now is None:
+            self._next_time = at  # there is a clock: count anew what is to come
         self.now = at if self.now is None else max(at, self.now)  # a late entry does not turn the clock back
 
     def _known(self, maker: str) -> int:

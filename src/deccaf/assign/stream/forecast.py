@@ -1,4 +1,9 @@
-"""What the rest of a day will bring: cases like those of past days, and how many of them."""
+"""What the rest of a day will bring: cases like those of past days, and how many of them.
+
+How many is never sure. The day's number is `arrivals` times a factor that is 1 on average (of a gamma
+distribution), and the share of it that has come by now is that of past days, give or take (a beta
+distribution): both are corrected by how many have come (`Forecast.outlook`).
+"""
 
 from __future__ import annotations
 
@@ -9,12 +14,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.stats import beta, gamma
 
 from deccaf.assign.exact.scan import Floats, Ints
 from deccaf.errors import ConfigError, DataError
 
 FEWEST = 50  # rows that stand for the rest of the day, however late it is
-DAYS_OF_DOUBT = 0.25  # of a day's arrivals: how much a busy morning must show before the evening is doubted
+FIRM_NUMBER = 16.0  # a day's number of cases is right to a quarter: so many cases may change one's mind
+FIRM_CLOCK = 200.0  # how alike days are in when their cases come, where the clock was kept,
+LOOSE_CLOCK = 8.0  # where only the order of arrival was,
+EVEN_CLOCK = 32.0  # and where nothing was, and all hours are taken to be alike
+OUTLOOKS = 5  # equally likely numbers of cases still to come
+_GRID = (np.arange(15) + 0.5) / 15
+_SPREAD = (np.arange(7) + 0.5) / 7
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,13 +34,15 @@ class Forecast:
     """Losses of past cases, when in the day each came (0 to 1), and how many cases a day has.
 
     Build it with `of` or `of_days`. A loss of infinity says that the maker may not get the case. `exact`
-    means that the number of arrivals is known, not guessed: then lower limits can be promised.
+    means that the number of arrivals is known, not guessed: then lower limits can be promised. `clock` says
+    that `at` is the time of the clock, not the place in the order of arrival.
     """
 
     loss: Floats
     at: Floats
     arrivals: float
     exact: bool = False
+    clock: bool = True
 
     @classmethod
     def of(
@@ -44,7 +58,7 @@ class Forecast:
         if not (np.isfinite(count) and count >= 0) or (exact and count != round(count)):
             raise ConfigError(f"arrivals: expected a number of cases a day, got {arrivals}")
         if at is None:
-            return cls(rows, np.empty(0), count, exact)
+            return cls(rows, np.empty(0), count, exact, clock=False)
         when = np.asarray(at, np.float64)
         if when.shape != (len(rows),) or not ((when >= 0) & (when <= 1)).all():
             raise DataError(f"at: expected a share of the day from 0 to 1 for each of {len(rows)} cases")
@@ -52,40 +66,67 @@ class Forecast:
         return cls(rows[order], when[order], count, exact)
 
     @classmethod
-    def of_days(cls, days: Sequence[ArrayLike]) -> Forecast:
-        """Past days, each a loss matrix in order of arrival: their mix, their pattern, their mean length."""
+    def of_days(cls, days: Sequence[ArrayLike], at: Sequence[ArrayLike] | None = None) -> Forecast:
+        """Past days, each a loss matrix in order of arrival: their mix, their pattern, their mean length.
+
+        `at` holds for each day the times of its cases by the clock, as shares of the day. Without it the
+        pattern is one of the order of arrival, and the clock says little about how many are still to come.
+        """
         tables = [checked_rows(day) for day in days]
         if not tables:
             raise DataError("forecast: no past days")
-        at = np.concatenate([(np.arange(len(day)) + 0.5) / max(len(day), 1) for day in tables])
-        return cls.of(np.concatenate(tables), float(np.mean([len(day) for day in tables])), at)
+        if at is not None and [len(times) for times in map(np.atleast_1d, at)] != [len(d) for d in tables]:
+            raise DataError(f"at: expected the times of the cases of each of {len(tables)} days")
+        order = [(np.arange(len(day)) + 0.5) / max(len(day), 1) for day in tables]
+        times = np.concatenate(order if at is None else [np.asarray(day, np.float64) for day in at])
+        found = cls.of(np.concatenate(tables), float(np.mean([len(day) for day in tables])), times)
+        return found if at is not None else cls(found.loss, found.at, found.arrivals, clock=False)
 
     def remaining(self, seen: int, now: float | None) -> float:
         """Cases still to come; `now` is the share of the day that is over, where there is a clock."""
+        return float(self.outlook(seen, now).mean())
+
+    def outlook(self, seen: int, now: float | None) -> Floats:
+        """Numbers of cases still to come that are equally likely, given how many have come by now."""
         if self.exact:
-            return max(self.arrivals - seen, 0.0)
+            return np.array([max(self.arrivals - seen, 0.0)])
         if now is None:
-            return max(self.arrivals - seen, sqrt(self.arrivals), 1.0)
-        over = self._over(now)
-        doubt = DAYS_OF_DOUBT * self.arrivals
-        busy = (seen + doubt) / (self.arrivals * over + doubt) if doubt else 1.0
-        return max(self.arrivals * (1.0 - over) * busy, 1.0)
+            return np.array([max(self.arrivals - seen, sqrt(self.arrivals), 1.0)])
+        if now >= 1.0:
+            return np.ones(1)  # late arrivals
+        over = min(max(self._over(now), 1e-3), 1.0 - 1e-3)
+        if not self.arrivals:  # nothing was known before: as many a minute as so far
+            return np.maximum(gamma.ppf(_SPREAD, seen + 1.0) * (1.0 - over) / over, 1.0)
+        known = min(FIRM_CLOCK, float(len(self.at))) if self.clock else LOOSE_CLOCK
+        firm = max(known, LOOSE_CLOCK) if len(self.at) else EVEN_CLOCK
+        come = np.clip(beta.ppf(_GRID, firm * over, firm * (1.0 - over)), 1e-6, 1.0 - 1e-6)
+        due = self.arrivals * come
+        # how likely the number that came is under each share, the factor of the day integrated out
+        log = FIRM_NUMBER * np.log(FIRM_NUMBER / (FIRM_NUMBER + due)) + seen * np.log(
+            due / (FIRM_NUMBER + due)
+        )
+        chance = np.exp(log - log.max())
+        factor = gamma.ppf(_SPREAD[:, None], FIRM_NUMBER + seen) / (FIRM_NUMBER + due)
+        left = (self.arrivals - due) * factor
+        return np.maximum(_quantiles(left, np.broadcast_to(chance, left.shape)), 1.0)
+
+    def first_after(self, place: float) -> int:
+        """The first of the rows that stand for the rest of the day, from a place in its pattern on."""
+        first = int(np.searchsorted(self.at, place, side="right")) if len(self.at) else 0
+        return max(min(first, len(self.loss) - FEWEST), 0)
 
     def rest_of_day(self, seen: int, now: float | None, size: int, rng: np.random.Generator) -> Floats:
         """At most `size` rows, drawn from those that came later in the day than it is now."""
-        first = 0
-        if len(self.at):
-            when = now if now is not None else min(seen / max(self.arrivals, 1.0), 1.0)
-            first = int(np.searchsorted(self.at, when, side="right"))
-        first = max(min(first, len(self.loss) - FEWEST), 0)
-        rows: Ints = np.arange(first, len(self.loss))
+        place = now if now is not None and self.clock else seen / max(self.arrivals, 1.0)
+        rows: Ints = np.arange(self.first_after(place), len(self.loss))
         if len(rows) > size:
             rows = np.sort(rng.choice(rows, size, replace=False))
         drawn: Floats = self.loss[rows]
         return drawn
 
     def _over(self, now: float) -> float:
-        if not len(self.at):
+        """The share of a day's cases that has come by now on past days."""
+        if not len(self.at) or not self.clock:
             return now
         return float(np.searchsorted(self.at, now, side="right")) / len(self.at)
 
@@ -96,13 +137,23 @@ class Forecast:
             "at": self.at.tolist(),
             "arrivals": self.arrivals,
             "exact": self.exact,
+            "clock": self.clock,
         }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], makers: int) -> Forecast:
         """Rebuild what `to_dict` gave."""
         rows = rows_from_plain(data["loss"], makers)
-        return cls(rows, np.asarray(data["at"], np.float64), float(data["arrivals"]), bool(data["exact"]))
+        at = np.asarray(data["at"], np.float64)
+        return cls(rows, at, float(data["arrivals"]), bool(data["exact"]), bool(data.get("clock", True)))
+
+
+def _quantiles(values: Floats, chance: Floats) -> Floats:
+    """Equally likely values of a distribution on points with chances."""
+    order = np.argsort(values, axis=None)
+    reached = np.cumsum(chance.ravel()[order])
+    at = (np.arange(OUTLOOKS) + 0.5) / OUTLOOKS * reached[-1]
+    return np.asarray(values.ravel()[order][np.searchsorted(reached, at)])
 
 
 def checked_rows(loss: ArrayLike) -> Floats:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from deccaf.assign import Forecast, StreamAssigner
+from deccaf.assign import Forecast
+from deccaf.assign.stream.assigner import NO_LIMIT
+from deccaf.assign.stream.outlook import Today, mean_prices
 from deccaf.service.ledger import assignments, desk, shifts
 from deccaf.service.ledger.desk import Desk
+from deccaf.service.ledger.shifts import Shift
 from deccaf.service.store import database
 from deccaf.service.store import tables as t
 from deccaf.service.store.writer import Writer
 
 SAMPLE = 600
-"""Latest cases that stand for those to come."""
+"""Cases of past shifts, and of this one, that stand for those to come."""
+SHIFTS = 8
+"""Past shifts that say when in a shift cases come."""
 FEWEST = 30
 """With fewer cases on record prices stay as they are: they would say little."""
 RENEW_SECONDS = 5.0
@@ -29,12 +35,17 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Outlook:
-    """What prices are made of: who has room, cases like those to come, and how many are still to come."""
+    """What prices are made of: who has room, what past shifts were like, and what has come in this one."""
 
     at_desk: Desk
     lower: NDArray[np.int64]
-    sample: Floats
-    left: float
+    forecast: Forecast
+    today: Today
+
+    @property
+    def sample(self) -> Floats:
+        """All cases that say something of those to come."""
+        return np.concatenate([self.forecast.loss, self.today.rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,31 +106,63 @@ def read_outlook(connection: sa.Connection, shift_id: int, at: float) -> Outlook
     at_desk = desk.read_desk(connection, shift_id)
     seats = {seat.maker: seat for seat in shifts.read_roster(connection, shift_id)}
     owed = [max(seats[maker].lower - seats[maker].used, 0) for maker in at_desk.makers]
-    seen = sum(seat.used for seat in seats.values())
     shift = shifts.read_shift(connection, shift_id)
-    over = max(shift.over(at), 1e-6)
-    expected = shift.expected_cases if shift.expected_cases is not None else seen / over
-    sample = recent_losses(connection, at_desk.makers)
-    left = Forecast.of(sample, arrivals=float(max(expected, 1))).remaining(seen, over)
-    return Outlook(at_desk, np.array(owed, np.int64), sample, left)
+    past, past_at, usual = past_losses(connection, at_desk.makers, shift_id, at)
+    rows, when = losses_of(connection, at_desk.makers, [shift], {shift_id: 1})
+    expected = usual if shift.expected_cases is None else float(shift.expected_cases)
+    forecast = Forecast.of(past, expected, past_at)
+    seen = sum(seat.used for seat in seats.values())
+    today = Today.by_clock(rows, when, seen, shift.over(at))
+    return Outlook(at_desk, np.array(owed, np.int64), forecast, today)
 
 
-def recent_losses(connection: sa.Connection, makers: tuple[str, ...], most: int = SAMPLE) -> Floats:
-    """What the latest choices minimised, in the order of `makers`; infinite for who could not get a case."""
+def past_losses(
+    connection: sa.Connection, makers: tuple[str, ...], shift_id: int, at: float
+) -> tuple[Floats, Floats, float]:
+    """What choices of past shifts minimised, when in its shift each case came, and how many a shift has."""
+    c, a = t.shifts.c, t.assignments.c
+    query = sa.select(c.id).where(c.id != shift_id, c.ends_at <= at).order_by(c.ends_at.desc()).limit(SHIFTS)
+    ids = connection.execute(query).scalars().all()
+    counted = sa.select(a.shift_id, sa.func.count()).where(a.shift_id.in_(ids), a.state.in_(t.LIVE))
+    cases: dict[int, int] = dict(connection.execute(counted.group_by(a.shift_id)).all())
+    found = [shifts.read_shift(connection, number) for number in cases]
+    thin = -(-sum(cases.values()) // SAMPLE)
+    rows, when = losses_of(connection, makers, found, dict.fromkeys(cases, max(thin, 1)))
+    return rows, when, float(np.mean(list(cases.values()))) if cases else 0.0
+
+
+def losses_of(
+    connection: sa.Connection, makers: tuple[str, ...], of: Sequence[Shift], thin: Mapping[int, int]
+) -> tuple[Floats, Floats]:
+    """What the latest choices of shifts minimised (every so manieth), and when in its shift each case came.
+
+    In the order of `makers`; infinite for who could not get a case.
+    """
     c = t.assignments.c
     aim = sa.func.coalesce(c.objective, c.losses).label("aim")
-    query = sa.select(aim, c.pricing_id).order_by(c.id.desc()).limit(most)
-    table = assignments.loss_matrix(connection, connection.execute(query).all(), makers, "aim")
-    return np.asarray(table[np.isfinite(table).any(axis=1)])
+    tables, times = [np.empty((0, len(makers)))], [np.empty(0)]
+    for shift in of:
+        query = sa.select(aim, *c["pricing_id", "created_at"]).where(
+            c.shift_id == shift.id, c.state.in_(t.LIVE), c.id % thin[shift.id] == 0
+        )
+        rows = connection.execute(query.order_by(c.id.desc()).limit(SAMPLE)).all()[::-1]
+        table = assignments.loss_matrix(connection, rows, makers, "aim")
+        usable = np.isfinite(table).any(axis=1)
+        tables.append(table[usable])
+        times.append(np.array([shift.over(row.created_at) for row in rows], np.float64)[usable])
+    return np.concatenate(tables), np.concatenate(times)
 
 
 def bid_prices(outlook: Outlook) -> Floats:
     """What a unit of each maker's time is worth for the rest of the shift; 0 where none is left."""
-    forecast = Forecast.of(outlook.sample, arrivals=max(outlook.left, 1.0))
-    stream = StreamAssigner(
-        outlook.at_desk.makers,
-        outlook.at_desk.room,
-        np.minimum(outlook.lower, np.minimum(outlook.at_desk.room, 2**40)),
-        forecast,
+    room = np.minimum(outlook.at_desk.room, NO_LIMIT).astype(np.int64)
+    prices = mean_prices(
+        outlook.forecast,
+        outlook.today,
+        room,
+        np.minimum(outlook.lower, room),
+        room < NO_LIMIT,
+        np.zeros(len(room)),
+        [0, outlook.today.seen],
     )
-    return np.where(np.isfinite(stream.prices), stream.prices, 0.0)
+    return np.where(room > 0, prices, 0.0)

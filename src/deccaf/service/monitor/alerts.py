@@ -17,6 +17,7 @@ from deccaf.service.store.settings import read_setting, write_setting
 
 RAISED, CLEARED = "alert raised", "alert cleared"
 _IN_FORCE, _RESPONSE = "alerts", "watch"
+_LOOKED_AT = 1_000
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,13 @@ def keep_alerts(engine: sa.Engine, alerts: Sequence[Alert], at: float) -> None:
         write_setting(connection, _IN_FORCE, now)
         new = [name for name in set(now) - set(before) if not name.startswith("labels")]
         _respond(connection, sorted(new), at)
+
+
+def in_force(connection: sa.Connection, name: str, at: float) -> bool:
+    """Whether an alert was in force at a time, by the trail."""
+    events = trail.latest_events(connection, (RAISED, CLEARED), _LOOKED_AT)
+    mine = [event for event in events if event.at <= at and event.data.get("alert") == name]
+    return bool(mine) and mine[0].kind == RAISED
 
 
 def read_response(connection: sa.Connection) -> Response:

@@ -39,6 +39,8 @@ class ExpertCheck:
     low: float
     high: float
     odd: bool
+    days: int = 1
+    """Days that the figures are of: more than one where the evidence took them."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,9 @@ class HealthReport:
     truth_seen: float | None = None
     truth_odd: bool = False
     truth_name: str = ""
+    truth_labels: int = 0
+    truth_days: int = 0
+    """Labels, and days with labels, that an alert about the truth rests on."""
     bins: list[CalibrationPoint] = field(default_factory=list)
     """Calibration of the classifier."""
     experts: list[ExpertCheck] = field(default_factory=list)
@@ -81,14 +86,15 @@ class HealthReport:
             found.append(Alert("drift", finding, refit, "score"))
         if self.truth_odd:
             finding = (
-                f"{100 * (self.truth_seen or 0):.1f} % of the fresh labels are {self.truth_name}, "
+                f"{100 * (self.truth_seen or 0):.1f} % of {self.truth_labels} labels"
+                f"{_over(self.truth_days)} are {self.truth_name}, "
                 f"the model expected {100 * (self.truth_expected or 0):.1f} %"
             )
             found.append(Alert("calibration", finding, "Refit the model on the fresh labels.", "truth"))
         found += [
             Alert(
                 "errors",
-                f"{w.name} was wrong on {100 * w.seen:.0f} % of {w.labelled} cases, "
+                f"{w.name} was wrong on {100 * w.seen:.0f} % of {w.labelled} cases{_over(w.days)}, "
                 f"{100 * w.expected:.0f} % was expected",
                 f"Talk to {w.name}; refit the model if it lasts.",
                 w.name,
@@ -102,3 +108,8 @@ class HealthReport:
                 Alert("labels", finding, "Ask where they are held up: models learn from labels.", "delay")
             )
         return found
+
+
+def _over(days: int) -> str:
+    """In how many days with labels."""
+    return f" in {days} days" if days > 1 else ""

@@ -12,8 +12,9 @@ import sqlalchemy as sa
 from prometheus_client import CollectorRegistry, Gauge
 
 from deccaf.service.decide.registry import Model, Registry
-from deccaf.service.monitor import checks, windows
+from deccaf.service.monitor import checks, watching, windows
 from deccaf.service.monitor.alerts import keep_alerts
+from deccaf.service.monitor.earlier import Earlier
 from deccaf.service.monitor.health import DAY, HealthReport
 from deccaf.service.store import database
 
@@ -27,6 +28,7 @@ class Monitor:
         self._engine, self._models = engine, models
         self._lock = threading.Lock()
         self._reference: tuple[int, dict[str, Any]] | None = None
+        self._watched = watching.Watched(0, 0)
         self.every = CHECK_SECONDS
         self.report = HealthReport(0.0)
         self._drift = Gauge(
@@ -50,6 +52,7 @@ class Monitor:
         """Check the cases and labels of the last day (or since a time), and raise or clear alerts."""
         with self._lock:
             began = time.perf_counter()
+            self._look_at_labels(at)
             with database.reading(self._engine) as connection:
                 report = self._examine(connection, at, at - DAY if since is None else since)
             report = replace(report, seconds=time.perf_counter() - began)
@@ -57,6 +60,21 @@ class Monitor:
         self._publish(report)
         keep_alerts(self._engine, report.alerts, at)
         return report
+
+    def _look_at_labels(self, at: float) -> None:
+        """Add what new labels say to the evidence; what does not fit in now comes with the next check."""
+        model = self._models.active
+        if model is None:
+            return
+        with database.reading(self._engine) as connection:
+            before = watching.read(connection, model)
+            labelled = windows.labels_after(connection, before.label, at)
+        self._watched = before
+        if labelled:
+            now = before.with_labels(model, labelled)
+            with database.writing(self._engine) as connection:
+                if watching.keep(connection, before, now):
+                    self._watched = now
 
     def _examine(self, connection: sa.Connection, at: float, since: float) -> HealthReport:
         model = self._models.active
@@ -67,21 +85,24 @@ class Monitor:
         frame = windows.latest_cases(connection, since, at, model)
         report = replace(report, model=model.name, cases=len(frame))
         if len(frame) >= checks.FEWEST_CASES:
-            report = replace(report, features=checks.feature_drift(model, frame))
-            report = self._with_score(report, connection, model, frame)
+            earlier = Earlier(connection, model, since, at)
+            report = replace(report, features=earlier.confirmed(checks.feature_drift(model, frame), frame))
+            report = self._with_score(report, connection, model, frame, earlier)
+        people, classes = self._watched.people(), self._watched.classes()
+        decided = windows.decided_by_people(connection, since, at)
+        report = replace(report, experts=checks.expert_errors(model, decided, people))
         labelled = windows.freshly_labelled(connection, since, at)
         if not labelled:
             return report
-        decided = windows.decided_by_people(connection, since, at)
-        return replace(
-            report,
-            labels=len(labelled),
-            experts=checks.expert_errors(model, decided),
-            **checks.calibration(model, labelled),
-        )
+        return replace(report, labels=len(labelled), **checks.calibration(model, labelled, classes))
 
     def _with_score(
-        self, report: HealthReport, connection: sa.Connection, model: Model, frame: pd.DataFrame
+        self,
+        report: HealthReport,
+        connection: sa.Connection,
+        model: Model,
+        frame: pd.DataFrame,
+        earlier: Earlier,
     ) -> HealthReport:
         """The report with the drift of the scores, once enough cases have come under this model."""
         if self._reference is None or self._reference[0] != model.id:
@@ -90,7 +111,7 @@ class Monitor:
                 return report
             self._reference = (model.id, checks.score_profile(model, first))
         index, is_odd = checks.score_drift(model, frame, self._reference[1])
-        return replace(report, score=index, score_odd=is_odd)
+        return replace(report, score=index, score_odd=is_odd and earlier.score_too(frame, self._reference[1]))
 
     def _publish(self, report: HealthReport) -> None:
         for gauge in (self._drift, self._errors, self._alerts):

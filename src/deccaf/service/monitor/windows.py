@@ -31,6 +31,9 @@ class LabelledCase:
     label: int | str
     maker: str | None = None
     decision: int | str | None = None
+    label_id: int = 0
+    at: float = 0.0
+    """When the label came."""
 
 
 def latest_cases(connection: sa.Connection, since: float, at: float, model: Model) -> pd.DataFrame:
@@ -74,6 +77,41 @@ def decided_by_people(connection: sa.Connection, since: float, at: float) -> lis
     return [
         LabelledCase(r.case_id, r.features, json.loads(r.label), r.maker, json.loads(r.decision))
         for r in found.values()
+    ]
+
+
+def last_label_before(connection: sa.Connection, model: Model) -> int:
+    """The last label from before a model was first put in force."""
+    a, y = t.activations.c, t.labels.c
+    began = connection.execute(sa.select(sa.func.min(a.at)).where(a.model_id == model.id)).scalar()
+    query = sa.select(sa.func.max(y.id)).where(y.at < (began or 0.0))
+    return int(connection.execute(query).scalar() or 0)
+
+
+def labels_after(connection: sa.Connection, last: int, at: float) -> list[LabelledCase]:
+    """The next labels after one, with the decision where a person made it; corrections do not count again."""
+    y, c, d = t.labels.c, t.cases.c, t.decisions.c
+    first = t.labels.alias("first")
+    earlier = sa.exists().where(first.c.case_id == y.case_id, first.c.id < y.id)
+    query = (
+        sa.select(y.id, y.at, c.case_id, c.features, c.label, d.maker, d.decision)
+        .join_from(t.labels, t.cases, c.case_id == y.case_id)
+        .outerjoin(t.decisions, sa.and_(d.case_id == c.case_id, d.maker != MACHINE))
+        .where(y.id > last, y.at <= at, c.given.is_(None), ~earlier)
+        .order_by(y.id)
+        .limit(PEOPLE_WINDOW)
+    )
+    return [
+        LabelledCase(
+            row.case_id,
+            row.features,
+            json.loads(row.label),
+            row.maker,
+            None if row.decision is None else json.loads(row.decision),
+            row.id,
+            row.at,
+        )
+        for row in connection.execute(query)
     ]
 
 
