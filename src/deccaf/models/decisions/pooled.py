@@ -169,6 +169,19 @@ class PooledLogistic(DecisionPart):
         out[..., own, own] = log_expit(eta[..., 0])
         return np.asarray(out)
 
+    def design(self, features: pd.DataFrame, truth: Ints) -> Array:
+        """(rows, columns) for rows of case and truth, as the posterior has them."""
+        return self._design(self.encoder_.transform(features), truth)
+
+    def spread(self, expert: int) -> Array:
+        """Covariance of somebody's coefficients, contrast by contrast; one past the last: a newcomer."""
+        return np.asarray(self.posterior_.covariance[expert])
+
+    @property
+    def of_right(self) -> bool:
+        """Whether the coefficients are of being right."""
+        return self.form_ == "right"
+
     def contributions(self, case: pd.DataFrame, expert: int, truth: int, k: int) -> Array:
         """Exact, as the columns are centred."""
         return linear_contributions(self.encoder_, case, self.slopes(expert, truth, k))
