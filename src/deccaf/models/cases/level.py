@@ -39,11 +39,11 @@ UNLIKELY = 1 / 3
 """Chance of no drift below which a drift is expected to go on: it must be twice as likely."""
 PER_PERIOD = 500
 """Cases that a period should have where times are not periods already..."""
-MOST = 6
+MOST = 5
 """...and so many periods at most: the latest count, and each takes a fit."""
 FEWEST = 50
 """Cases below which a period is none."""
-ROWS = 20_000
+ROWS = 8_000
 """Cases that a model of the level learns from at most, the latest."""
 
 

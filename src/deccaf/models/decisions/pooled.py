@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import log_expit, log_softmax
 
+from deccaf.data.folds import error_of
 from deccaf.models.contributions import linear_contributions
 from deccaf.models.decisions.log import DecisionLog
 from deccaf.models.decisions.rates import dirichlet_strength
@@ -247,7 +248,8 @@ def _clearly_better(one: PooledLogistic, other: PooledLogistic, held: DecisionLo
     said = [m.log_rows(held.features, held.truth, held.expert)[here, held.decision] for m in (one, other)]
     gain, weight = said[0] - said[1], held.weight / held.weight.mean()
     mean = float((weight * gain).mean())
-    return bool(mean > 2 * float((weight * (gain - mean)).std()) / np.sqrt(len(held)))
+    group = None if held.group is None else held.group.to_numpy()
+    return bool(mean > 2 * error_of(weight * (gain - mean), group))
 
 
 def most_coefficients(experts: int) -> int:
