@@ -19,11 +19,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 import deccaf
-from deccaf.assign import Opinions
+from deccaf.assign import Opinions, solve
 from deccaf.data.capacity import Capacity
 from deccaf.data.cases import Cases
 from deccaf.data.config import Config, ConstraintsTable
-from deccaf.data.costs import MACHINE, Costs, review_costs
+from deccaf.data.costs import MACHINE, Costs, machine_losses, review_costs
 from deccaf.data.decisions import Decisions
 from deccaf.data.frames import as_pandas, default_names, read_input, same_kind
 from deccaf.data.history import History, per_row
@@ -37,6 +37,7 @@ from deccaf.evaluate.drift import Comparison
 from deccaf.evaluate.people import People
 from deccaf.evaluate.training import training_facts
 from deccaf.models.blending.holdout import described, holdouts
+from deccaf.models.decisions.model import DecisionModel
 from deccaf.models.methods import METHODS, Learned, Scores, Settings, learn
 from deccaf.models.model_file import read_model_file, write_model_file
 from deccaf.models.protocols import CasePart, DecisionPart
@@ -44,7 +45,8 @@ from deccaf.models.texts.spaces import encoded, spaces_from_dict, spaces_to_dict
 from deccaf.planning.constraints import needs_opinions, read_constraints
 from deccaf.planning.explain import Explanation, explain_case
 from deccaf.planning.intake import Chunk, Intake, stacked
-from deccaf.planning.intervals import can_tell, loss_intervals
+from deccaf.planning.intervals import can_tell, loss_intervals, plan_interval
+from deccaf.planning.onboarding import Stakes, best_others, propose
 from deccaf.planning.plan import Plan, public_table
 from deccaf.planning.planner import make_plan, roster_notes
 from deccaf.planning.scored import Parts, Scored, no_scores, trusted
@@ -205,6 +207,53 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
             other.review_cost = review_cost
         other._check_settings()
         return other
+
+    def observe(self, X: Any, y: ArrayLike, *, expert: Any, decision: Any) -> Self:
+        """The same model after a few more decisions on cases with a known truth; nothing is fitted again.
+
+        A newcomer counts at once: what was learned of the team is what is expected of them beforehand, and
+        each decision moves it. One row of X, truth, expert and decision each. Decisions of somebody whom the
+        model was fitted on must be new ones.
+        """
+        _, features, _ = self._read(X)
+        rows = len(features)
+        truth, said = self._codes(y, rows, "y"), self._codes(decision, rows, "decision")
+        who = per_row(expert, rows, "expert")
+        assert who is not None
+        other = copy.copy(self)
+        other.learned_ = self.learned_.observed(features, truth, names_of(who).tolist(), said)
+        other.experts_ = other.learned_.experts
+        return other
+
+    def onboard(
+        self,
+        X: Any,
+        y: ArrayLike,
+        expert: str,
+        *,
+        new: Any = None,
+        capacity: Capacity | Mapping[str, int] | None = None,
+        count: int = 10,
+    ) -> pd.DataFrame:
+        """Which of these labelled cases tell most about a newcomer, under the costs and the plan.
+
+        `new` are the cases to plan (by default the same), `capacity` is the roster with the newcomer on it
+        (by default everybody that was learned from, without limits). One row per proposed case, the most
+        telling first: `case_id`, `label`, and `saves`, what knowing this answer and those before is expected
+        to save per 100 cases of the plan. `observe` then takes the answers.
+        """
+        ids, features, _ = self._read(X)
+        truth = self._codes(y, len(features), "y")
+        known = np.flatnonzero(truth >= 0)
+        team = self.learned_.decisions
+        if not isinstance(team, DecisionModel) or not len(known):
+            raise ConfigError(
+                "onboard: needs a model of method 'deccaf' that learned from decisions, and labelled cases"
+            )
+        stakes = self._stakes(X if new is None else new, expert, capacity)
+        found = propose(team, expert, features.iloc[known], truth[known], stakes, count)
+        rows = known[found.rows]
+        return pd.DataFrame({"case_id": ids[rows], "label": self.classes_[truth[rows]], "saves": found.saves})
 
     def predict_proba(self, X: Any) -> Array:
         """(cases, K): the chance of each truth."""
@@ -510,20 +559,59 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
             maker = plan.frame["maker"].where((plan.frame["maker"] != MACHINE) & alone, None)
             names, start = maker.astype(object).where(maker.notna(), None).tolist(), 0
             p = plan.frame[[f"p_{name}" for name in self.classes_.tolist()]].to_numpy()
+            by_truth = np.full(p.shape, np.nan)
             for chunk in self._intake().chunks(self._checked(X), CELLS // 64):
                 rows = slice(start, start + len(chunk))
                 step("Intervals", start, len(p))
-                low[rows], high[rows] = loss_intervals(
-                    self.learned_,
-                    chunk.features,
-                    names[rows],
-                    p[rows],
-                    self.costs_.array(chunk.amounts),
-                    self.review_costs,
+                costs = self.costs_.array(chunk.amounts)
+                low[rows], high[rows], by_truth[rows] = loss_intervals(
+                    self.learned_, chunk.features, names[rows], p[rows], costs, self.review_costs
                 )
+                own = (plan.frame["maker"].iloc[rows] == MACHINE).to_numpy()
+                said = machine_losses(p[rows], costs).argmin(axis=1)
+                each = np.broadcast_to(costs, (len(chunk), *costs.shape[1:]))
+                by_truth[rows][own] = each[np.arange(len(chunk)), :, said][own]
                 start += len(chunk)
+            spread = self.learned_.level_spread()
+            if spread is not None:
+                ends = plan_interval(p, by_truth, plan.frame["expected_loss"].to_numpy(np.float64), spread)
+                plan = replace(plan, summary=replace(plan.summary, cost_interval=ends))
         frame = plan.frame.assign(loss_low=low, loss_high=high)
         return replace(plan, frame=frame, table=public_table(frame))
+
+    def _read(self, X: Any) -> tuple[pd.Index, pd.DataFrame, Array]:
+        """Ids, features and costs of all cases."""
+        chunks = list(self._intake().chunks(self._checked(X), CELLS // 64))
+        if not chunks:
+            raise DataError("X: no cases")
+        ids = chunks[0].ids.append([chunk.ids for chunk in chunks[1:]])
+        costs = [self.costs_.array(chunk.amounts) for chunk in chunks]
+        each = [np.broadcast_to(c, (len(k), *c.shape[1:])) for c, k in zip(costs, chunks, strict=True)]
+        return ids, pd.concat([chunk.features for chunk in chunks]), np.concatenate(each)
+
+    def _codes(self, values: Any, rows: int, name: str) -> Ints:
+        """Positions of classes, one per row."""
+        series = per_row(values, rows, name)
+        assert series is not None
+        return class_codes(series, self.costs_.classes, series.index)
+
+    def _stakes(self, X: Any, expert: str, capacity: Capacity | Mapping[str, int] | None) -> Stakes:
+        """Where it matters how a newcomer decides."""
+        people = [name for name in self.experts_ if name != expert]
+        limits = None
+        if capacity is not None:
+            limits = capacity if isinstance(capacity, Capacity) else Capacity.of(capacity)
+            if expert not in limits.makers:
+                raise ConfigError(f"onboard: {expert!r} is not on the roster")
+            people = [name for name in limits.makers if name not in (MACHINE, expert)]
+        _, features, costs = self._read(X)
+        makers = [MACHINE, *people, expert]
+        scores = self.learned_.score(features, makers[1:], costs, self.review_costs(makers[1:]))
+        prices = np.zeros(len(makers))
+        if limits is not None:
+            lower, upper = limits.limits(makers, len(features))
+            prices = np.asarray(solve(scores.loss, upper, lower).prices)
+        return Stakes(features, scores.p, costs, best_others(scores.loss, prices.tolist(), len(makers) - 1))
 
     def _checked(self, X: Any) -> Any:
         if _is_array(X):

@@ -14,6 +14,7 @@ from deccaf.data.cases import Cases, latest_share
 from deccaf.data.config import Config
 from deccaf.data.costs import MACHINE, Costs, review_costs
 from deccaf.data.decisions import Decisions
+from deccaf.data.folds import fold_of, units_of
 from deccaf.data.history import MANY_GROUPS, History, splitting_group
 from deccaf.errors import ConfigError, DataError, did_you_mean
 from deccaf.evaluate.propensity import estimate_propensities, given_propensities_notes
@@ -208,11 +209,11 @@ def split_of(cases: Cases, kind: str, folds: int | None, test_share: float, seed
         raise ConfigError(
             f"--split group: [columns] group names no column with at least {MANY_GROUPS} groups"
         )
-    units = np.arange(len(cases)) if kind == "random" or group is None else pd.factorize(group)[0]
+    units = units_of(len(cases), None if kind == "random" else group)
     count, folds = int(units.max()) + 1, folds or _GROUP_FOLDS
     if folds < 2 or count < folds:
         raise ConfigError(f"--folds {folds}: expected at least 2, and {count} groups allow at most {count}")
-    place = np.random.default_rng(seed).permutation(count)[units] % folds
+    place = fold_of(len(cases), folds, group=units, seed=seed)
     return Split(kind, why, tuple(place == fold for fold in range(folds)))
 
 

@@ -35,6 +35,7 @@ COMMANDS = {
     "assign": "Plan new cases: who decides each, within everyone's limits, at the least expected cost of "
     "errors.",
     "explain": "Say why a case goes where the plan sends it.",
+    "onboard": "Propose the labelled cases that tell most about a newcomer, and count their answers at once.",
     "backtest": "Test on history what plans would have cost, against the machine, random cases and what "
     "really happened.",
     "stream": "Route cases the moment they arrive, within everyone's limits for the day.",

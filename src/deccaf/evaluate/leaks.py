@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 from scipy.stats import spearmanr
 
+from deccaf.data.folds import fold_of
 from deccaf.data.history import History
 from deccaf.evaluate.measures import roc_auc
 
@@ -293,8 +294,7 @@ class _Known:
 
     def __init__(self, history: History) -> None:
         rows = len(history.cases)
-        unit = np.arange(rows) if history.group is None else pd.factorize(history.group)[0]
-        fold = np.random.default_rng(0).permutation(int(unit.max(initial=-1)) + 1)[unit] % _FOLDS
+        fold = fold_of(rows, _FOLDS, group=history.group)
         label, case = history.label, history.case
         some = np.flatnonzero(label >= 0)
         self.history = history

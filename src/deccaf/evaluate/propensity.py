@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
+from deccaf.data.folds import fold_of
 from deccaf.errors import DataError
 
 Array = NDArray[np.float64]
@@ -110,8 +111,7 @@ def estimate_propensities(
     """
     if len(features) != len(expert) or len(expert) < 2 * FOLDS:
         raise DataError(f"propensities: {len(expert)} decisions for {len(features)} cases are too few")
-    units = np.arange(len(expert)) if group is None else pd.factorize(np.asarray(group))[0]
-    fold = np.random.default_rng(seed).permutation(units.max() + 1)[units] % FOLDS
+    fold = fold_of(len(expert), FOLDS, group=group, seed=seed)
     slot = _slots(time, len(expert))
     presence = _presence(slot, expert, experts, fold)
     base = presence.chances(_counts(slot, expert, experts))[slot]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from deccaf.models.methods import Learned, Scores, Settings
 from deccaf.models.protocols import Method
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 CELLS = 1_000_000
 """Chances (cases x experts x truths) that are held at once while scoring."""
@@ -73,6 +75,40 @@ class LearnedCosts(Learned):
     def decision_chances(self, features: pd.DataFrame, experts: Sequence[str]) -> Array | None:
         """q[i, j, y, m]: chance that an expert says m if the truth is y."""
         return None if self.decisions is None else self.decisions.predict(features, experts)
+
+    @property
+    def experts(self) -> tuple[str, ...]:
+        """Everyone whose decisions were learned from or observed, sorted."""
+        team = self.decisions
+        return () if team is None else tuple(sorted({*team.experts_, *team.shifts_}))
+
+    def observed(self, features: pd.DataFrame, truth: Ints, expert: Sequence[str], decision: Ints) -> Learned:
+        """The same after more decisions with a known truth, without fitting anything again."""
+        team = self._team().observe(features, truth, expert, decision)
+        return LearnedCosts(self.method, self.classifier, team)
+
+    def level_spread(self) -> Array | None:
+        """(K,): deviation of the log-odds of each truth in the next period."""
+        spread = self.classifier.level_.deviation
+        return spread if spread.any() else None
+
+    def guessed(self, history: History) -> History | None:
+        """Guesses by Bayes' rule from the case and from who decided what about it: one step of EM."""
+        if history.guess is None or self.decisions is None:
+            return None
+        unseen = np.flatnonzero(np.isfinite(history.guess[:, 0]))
+        joint = np.log(np.maximum(self.classifier.predict(history.features.iloc[unseen]), 1e-12))
+        place = np.full(len(history.cases), -1)
+        place[unseen] = np.arange(len(unseen))
+        rows = np.flatnonzero(place[history.case] >= 0)
+        features, names = history.features.iloc[history.case[rows]], history.expert.iloc[rows].tolist()
+        for y in range(joint.shape[1]):
+            chance = self.decisions.predict_rows(features, np.full(len(rows), y), names)
+            said = np.log(np.maximum(chance[np.arange(len(rows)), history.decision[rows]], 1e-12))
+            np.add.at(joint[:, y], place[history.case[rows]], said)
+        guess = history.guess.copy()
+        guess[unseen] = np.exp(joint - joint.max(axis=1, keepdims=True))
+        return replace(history, guess=guess / guess.sum(axis=1, keepdims=True))
 
     def _expert_contributions(
         self, case: pd.DataFrame, expert: str, classes: Sequence[Class]

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from deccaf.data.costs import MACHINE, Class, Costs
 from deccaf.data.history import History
+from deccaf.errors import ConfigError
 from deccaf.models.cases.classifier import PARTS as CASE_DEFAULTS
 from deccaf.models.contributions import in_long_form
 from deccaf.models.decisions.model import PARTS as DECISION_DEFAULTS
@@ -87,6 +88,11 @@ class Learned(ABC):
         """Everyone whose decisions were learned from, sorted."""
         return () if self.decisions is None else tuple(self.decisions.experts_)
 
+    def observed(self, features: pd.DataFrame, truth: Ints, expert: Sequence[str], decision: Ints) -> Learned:
+        """The same after more decisions with a known truth, without fitting anything again."""
+        del features, truth, expert, decision
+        raise ConfigError(f"a model of method {self.method!r} learns from new decisions only by a new fit")
+
     @abstractmethod
     def chances(self, features: pd.DataFrame, costs: Array) -> Array:
         """(cases, K): chance of each truth."""
@@ -121,6 +127,15 @@ class Learned(ABC):
     ) -> list[tuple[Class | None, Class, pd.DataFrame]]:
         """Tables by (truth, what became likelier)."""
 
+    def level_spread(self) -> Array | None:
+        """(K,): deviation of the log-odds of each truth, for all cases together; None: not known."""
+        return None
+
+    def guessed(self, history: History) -> History | None:
+        """The history with guesses of hidden truths as this sees them; None: they stay as they are."""
+        del history
+        return None
+
     def to_dict(self) -> dict[str, Any]:
         """What was learned, for a file."""
         return {
@@ -143,4 +158,6 @@ def learn(history: History, settings: Settings, costs: Costs, classifier: Any = 
     """
     settings.step("Learning how likely each truth is")
     method: Method = METHODS.find(settings.method)
-    return method.learn(history.to_learn_from(), settings, costs, classifier)
+    learned = method.learn(history.to_learn_from(), settings, costs, classifier)
+    again = learned.guessed(history)
+    return learned if again is None else method.learn(again.to_learn_from(), settings, costs, None)

@@ -3,6 +3,9 @@
 The loss is `review + sum_y p_y P(error | y) c_y`, where c_y is the mean cost of that expert's errors when the
 truth is y. With every P(error | y) at the end of its interval the loss is at the end of its own, which
 therefore holds at least as often. The chances of the truths are taken as they are.
+
+The cost of a whole plan has an interval of its own: the level of the truths, how frequent each is, may be off
+for all cases together (`deccaf.models.cases.level`), and that does not average out.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.special import ndtri, softmax
 
 from deccaf.models.methods import Learned
 
@@ -34,22 +38,43 @@ def loss_intervals(
     costs: Array,
     review: Callable[[Sequence[str]], Array],
     level: float = LEVEL,
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, Array]:
     """(low, high) of the expected loss of each case with its expert; NaN for None (the machine).
+
+    And (cases, K): what the expert is expected to cost by truth, the review included.
 
     `costs` are (cases or 1, K, K); `review` says what it costs to ask people.
     """
     low, high = np.full(len(features), np.nan), np.full(len(features), np.nan)
+    by_truth = np.full(p.shape, np.nan)
     rows = np.array([k for k, name in enumerate(experts) if name is not None], np.int64)
     if not len(rows):
-        return low, high
+        return low, high, by_truth
     names = [name for name in experts if name is not None]
     least, most, q = learned.decisions.interval_rows(features.iloc[rows], names, level=level)  # type: ignore[union-attr]
-    stakes = p[rows] * _mean_costs(q, costs if len(costs) == 1 else costs[rows])
-    paid = review(names)
+    mine, paid = costs if len(costs) == 1 else costs[rows], review(names)
+    stakes = p[rows] * _mean_costs(q, mine)
+    by_truth[rows] = (q * mine).sum(axis=2) + paid[:, None]
     low[rows] = paid + (stakes * least).sum(axis=1)
     high[rows] = paid + (stakes * most).sum(axis=1)
-    return low, high
+    return low, high, by_truth
+
+
+def plan_interval(
+    p: Array, by_truth: Array, loss: Array, spread: Array, level: float = LEVEL
+) -> tuple[float, float]:
+    """The cost of a plan with the level of the truths at either end of its interval.
+
+    `by_truth` is (cases, K), NaN where it is not known, which then counts its `loss` at both ends; `spread`
+    is (K,), the deviation of the log-odds of each truth.
+    """
+    logs, known = np.log(np.maximum(p, 1e-300)), np.isfinite(by_truth).all(axis=1)
+    ends = []
+    for reach in (-ndtri((1 + level) / 2), ndtri((1 + level) / 2)):
+        for k in range(1, p.shape[1]):  # one truth at a time, and with two classes all there is
+            moved = softmax(logs + reach * spread * (np.arange(p.shape[1]) == k), axis=1)
+            ends.append(float(np.where(known, (moved * np.nan_to_num(by_truth)).sum(axis=1), loss).sum()))
+    return min(ends), max(ends)
 
 
 def _mean_costs(q: Array, costs: Array) -> Array:

@@ -46,6 +46,9 @@ class Summary:
     """The costs that the plan was made with."""
     warnings: tuple[Unlike, ...] = ()
     """How the cases are unlike those that the model learned from; the plan is then a guess."""
+    cost_interval: tuple[float, float] | None = None
+    """Where the cost lies with a chance of 90 %, as the level of the truths may be off next; None: no times
+    to learn it from."""
 
     def lines(self) -> list[str]:
         """Sentences for people."""
@@ -55,7 +58,7 @@ class Summary:
         ]
         return [
             *self.warning_lines(),
-            f"{self.cases:,} cases, expected cost {self.cost:,.2f}; {'; '.join(saved)}",
+            f"{self.cases:,} cases, expected cost {self.cost:,.2f}{self._ends()}; {'; '.join(saved)}",
             *([f"costs: {self.terms.words()}"] if self.terms is not None else []),
             f"proved: no plan within the limits is better by more than {self.gap:.3g}{self._share()}",
             f"{self.close_calls:,} close calls ({self.close_calls / max(self.cases, 1):.1%} of the cases)",
@@ -77,6 +80,7 @@ class Summary:
         return {
             "cases": self.cases,
             "cost": self.cost,
+            "cost_interval": None if self.cost_interval is None else list(self.cost_interval),
             "machine_cost": self.machine_cost,
             "random_cost": self.random_cost,
             "close_calls": self.close_calls,
@@ -86,6 +90,12 @@ class Summary:
             "costs": None if self.terms is None else self.terms.to_dict(),
             "warnings": [unlike.to_dict() for unlike in self.warnings],
         }
+
+    def _ends(self) -> str:
+        if self.cost_interval is None:
+            return ""
+        low, high = self.cost_interval
+        return f" ({low:,.2f} to {high:,.2f}, as the level of the truths may be off)"
 
     def _share(self) -> str:
         return f" ({100 * self.gap / self.objective:.2g} %)" if self.objective > 0 else ""

@@ -99,7 +99,11 @@ class Blend(Generic[P, R]):
             train, held = rows.take(~mask), rows.take(mask)
             new = {name: part.next_trial([trial[name] for trial in trials]) for name, part in kinds.items()}
             trials.append({name: part.fit(train, held) for name, part in new.items()})
-        self._weigh(list(kinds), [rows.take(mask) for mask in masks], trials)
+        together = [
+            None if values is None or not masks else pd.concat([values[mask] for mask in masks])
+            for values in (group, time)
+        ]
+        self._weigh(list(kinds), [rows.take(mask) for mask in masks], trials, *together)
         self.parts_: dict[str, P] = {
             name: kinds[name].settled([trial[name] for trial in trials]).fit(rows)
             for name, weight in self.weights_.items()
@@ -131,8 +135,15 @@ class Blend(Generic[P, R]):
             raise ConfigError(f"parts: two have the same name among {[part.name for part in found]}")
         return named
 
-    def _weigh(self, names: Sequence[str], held: Sequence[R], trials: Sequence[Mapping[str, P]]) -> None:
-        """Weigh and calibrate the parts on what they did not see."""
+    def _weigh(
+        self,
+        names: Sequence[str],
+        held: Sequence[R],
+        trials: Sequence[Mapping[str, P]],
+        group: pd.Series | None,
+        time: pd.Series | None,
+    ) -> None:
+        """Weigh and calibrate the parts on what they did not see; group and time are of all held-out rows."""
         if not held:  # too little to hold anything out: the simplest part, as it is
             self.weights_ = {name: float(name == names[0]) for name in names}
             self.held_out_: dict[str, float] = {}
@@ -153,10 +164,12 @@ class Blend(Generic[P, R]):
         blended = mix(list(log_p), weights)
         self.weights_ = dict(zip(names, weights.tolist(), strict=True))
         self.held_out_ = held_out_losses(names, log_p, blended, target, weight)
-        self.calibrators_ = [
-            Calibrator(seed=self.seed).fit(blended[stratum == s], target[stratum == s], weight[stratum == s])
-            for s in range(self.strata)
-        ]
+        self.calibrators_ = []
+        for s in range(self.strata):
+            mine = stratum == s
+            beside = [None if values is None else values.to_numpy()[mine] for values in (group, time)]
+            new = Calibrator(seed=self.seed).fit(blended[mine], target[mine], weight[mine], *beside)
+            self.calibrators_.append(new)
 
     def _recentre(self, rows: R, masks: Sequence[Mask]) -> None:
         latest = rows.take(np.any(masks, axis=0))

@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import expit, log_softmax
 from sklearn.isotonic import IsotonicRegression
+
+from deccaf.data.folds import error_of, fold_of
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -47,13 +49,23 @@ class Calibrator:
         self.kinds = kinds
         self.seed = seed
 
-    def fit(self, log_p: Array, target: Ints, weight: Array | None = None) -> Calibrator:
-        """Choose and fit a correction."""
+    def fit(
+        self,
+        log_p: Array,
+        target: Ints,
+        weight: Array | None = None,
+        group: ArrayLike | None = None,
+        time: ArrayLike | None = None,
+    ) -> Calibrator:
+        """Choose and fit a correction; rows of a `group`, or of a stretch of `time`, are held out together.
+
+        A correction that knows the rows of a group by heart would win by row and lose on a new group.
+        """
         weight = np.ones(len(target)) if weight is None else weight
         self._reset(log_p.shape[1])
         if len(target) < _FEWEST or len(np.unique(target)) < 2:
             return self
-        fold = np.random.default_rng(self.seed).permutation(len(target)) % _FOLDS
+        fold = fold_of(len(target), _FOLDS, group=group, time=time, seed=self.seed)
         plain = _losses(log_p, target)
         best = 0.0
         for kind in self.kinds:
@@ -61,7 +73,7 @@ class Calibrator:
                 continue
             saved = weight * (plain - self._held_out_losses(kind, log_p, target, weight, fold))
             self.gain_[kind] = float(saved.sum() / weight.sum())
-            noise = saved.std() * np.sqrt(len(saved)) / weight.sum()
+            noise = error_of(saved, group) * len(saved) / weight.sum()
             if self.gain_[kind] > max(noise, best):
                 self.kind_, best = kind, self.gain_[kind]
         self._fit_kind(self.kind_, log_p, target, weight)
@@ -130,7 +142,7 @@ class Calibrator:
 
     def _held_out_losses(self, kind: str, log_p: Array, target: Ints, weight: Array, fold: Ints) -> Array:
         losses = np.empty(len(target))
-        for k in range(_FOLDS):
+        for k in np.unique(fold):
             out = fold == k
             part = Calibrator()
             part.kind_ = kind

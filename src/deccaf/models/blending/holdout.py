@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from deccaf.data.cases import latest_share
+from deccaf.data.folds import fold_of, units_of
 from deccaf.errors import DataError
 
 Mask = NDArray[np.bool_]
@@ -44,21 +45,24 @@ def holdouts(
 
     A long log has one mask: the latest rows, about `share` of them, or random ones where there is no time. A
     short one (fewer than 1,000 rows to hold out) has five random folds, which use all of it. Groups are not
-    split between folds. A single row (or group) cannot be held out: an empty list.
+    split, by time neither: a group came when its first row did. A single row (or group) cannot be held out:
+    an empty list.
     """
+    units = units_of(rows, group)
     if time is not None:
         try:
-            latest = latest_share(time, share)
+            came = time if group is None else time.groupby(units).transform("min")
+            latest = latest_share(came, share)
         except DataError:  # one single time: nothing is later
             latest = np.zeros(rows, bool)
         if latest.sum() >= _ENOUGH:
             return [latest]
-    units = np.arange(rows) if group is None else pd.factorize(group)[0]
     count = int(units.max(initial=-1)) + 1
     folds = min(_FOLDS, count)
     if folds < 2:
         return []
-    place = np.random.default_rng(seed).permutation(count)
     if time is None and share * rows >= _ENOUGH and share * count >= 1:
+        place = np.random.default_rng(seed).permutation(count)
         return [np.asarray(place[units] < share * count)]
-    return [np.asarray(place[units] % folds == fold) for fold in range(folds)]
+    place = fold_of(rows, folds, group=units, seed=seed)
+    return [np.asarray(place == fold) for fold in range(folds)]

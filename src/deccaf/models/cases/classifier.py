@@ -8,8 +8,8 @@ of probability.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deccaf.errors import ConfigError
 from deccaf.models.blending.blend import Blend
+from deccaf.models.cases.level import Level, fit_level
 from deccaf.models.cases.log import CaseLog
 from deccaf.models.protocols import CasePart
 from deccaf.models.rows import aged, codes, column, known_rows, weights_of
@@ -29,7 +30,12 @@ PARTS = ("logistic", "boosted")
 
 
 class CaseClassifier(Blend[CasePart, CaseLog]):
-    """P(label | features) for K classes; parameters and attributes are those of every `Blend`."""
+    """P(label | features) for K classes; parameters and attributes are those of every `Blend`.
+
+    Attributes
+    ----------
+    level_ : how much more or less frequent each truth is to be expected next than the features say
+    """
 
     registry = CASE_PARTS
     defaults = PARTS
@@ -51,17 +57,33 @@ class CaseClassifier(Blend[CasePart, CaseLog]):
         times, groups = column(time, rows, "time"), column(group, rows, "group")
         useful = known_rows(labels, weights)
         weights = aged(weights, times, self.half_life)
-        self._learn(
-            CaseLog(features, labels, weights, self.classes).take(useful),
-            None if times is None else times[useful],
-            None if groups is None else groups[useful],
-        )
+        log = CaseLog(features, labels, weights, self.classes).take(useful)
+        times = None if times is None else times[useful]
+        self._learn(log, times, None if groups is None else groups[useful])
+        self.level_ = Level.none(self.classes)
+        if times is not None:
+            self.level_ = fit_level(log, times)
         return self
 
-    def predict(self, features: pd.DataFrame) -> Array:
-        """p[i, y] = P(y | case i)."""
-        log_p = self._mixed(lambda part: part.log_chances(features))
-        return np.asarray(np.exp(self.calibrators_[0].transform(log_p)))
+    def predict(self, features: pd.DataFrame, deviations: float = 0.0) -> Array:
+        """p[i, y] = P(y | case i), at the level to be expected next, or so many deviations above it."""
+        return np.asarray(np.exp(self.level_.apply(self._log_chances(features), deviations)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was learned, for a file, which names the parts."""
+        return {**super().to_dict(), "level": self.level_.to_dict()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Rebuild what `to_dict` gave."""
+        model = super().from_dict(data)
+        kept = data.get("level")
+        model.level_ = Level.none(model.classes) if kept is None else Level.from_dict(kept)
+        return model
+
+    def _log_chances(self, features: pd.DataFrame) -> Array:
+        """(cases, K): as the features have it."""
+        return self.calibrators_[0].transform(self._mixed(lambda part: part.log_chances(features)))
 
     def uncalibrated(self, features: pd.DataFrame) -> Array:
         """The same before its calibration, which may be flat where the parts still tell cases apart."""

@@ -6,20 +6,24 @@ their log-loss on held-out time, the blend is calibrated, and then the parts are
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, ndtri
+from scipy.special import expit, log_expit, ndtri
 
-from deccaf.errors import ConfigError
+from deccaf.errors import ConfigError, DataError
 from deccaf.models.blending.blend import Blend
 from deccaf.models.decisions.log import DecisionLog
+from deccaf.models.decisions.observed import Columns, Leaning, Shift, learned, shifted, variances, wide
+from deccaf.models.decisions.pooled import PooledLogistic
 from deccaf.models.protocols import DecisionPart
-from deccaf.models.rows import aged
+from deccaf.models.rows import aged, codes, weights_of
 from deccaf.plugins import DECISION_PARTS
 
 Array = NDArray[np.float64]
@@ -40,6 +44,7 @@ class DecisionModel(Blend[DecisionPart, DecisionLog]):
     Attributes
     ----------
     experts_ : names, sorted; anyone else is the team's average
+    shifts_ : what `observe` learned of people beside that, by name
     """
 
     registry = DECISION_PARTS
@@ -81,7 +86,8 @@ class DecisionModel(Blend[DecisionPart, DecisionLog]):
             p=p,
         )
         log = replace(log, weight=aged(log.weight, log.time, self.half_life))
-        self.experts_ = log.experts
+        self.experts_: tuple[str, ...] = log.experts
+        self.shifts_: dict[str, Shift] = {}
         waiting, log = log.take(log.truth < 0), log.take(log.truth >= 0)
         self._learn(log, log.time, log.group)
         if len(waiting):
@@ -98,6 +104,8 @@ class DecisionModel(Blend[DecisionPart, DecisionLog]):
         log_q = self._mixed(lambda part: part.log_table(features, expert))
         for y, calibrator in enumerate(self.calibrators_):
             log_q[:, :, y] = calibrator.transform(log_q[:, :, y])
+        for place, y, move in self._moves(features, experts):
+            log_q[:, place, y] = move(log_q[:, place, y])
         return np.asarray(np.exp(log_q))
 
     def log_odds(self, features: pd.DataFrame, experts: Sequence[str] | None = None) -> Array:
@@ -109,15 +117,99 @@ class DecisionModel(Blend[DecisionPart, DecisionLog]):
         for y, calibrator in enumerate(self.calibrators_):
             if calibrator.kind_ != "none":
                 odds[:, y] = calibrator.log_odds(odds[:, y])
+        for place, y, move in self._moves(features, experts):
+            own = odds[:, y, place]
+            moved = move(np.stack([log_expit(-own), log_expit(own)], axis=1))
+            odds[:, y, place] = moved[:, 1] - moved[:, 0]
         return odds
 
     def predict_rows(self, features: pd.DataFrame, truth: Ints, expert: Sequence[str]) -> Array:
         """(rows, K): chance of each decision, for rows of case, truth and expert."""
-        codes = self.positions(expert)
-        log_q = self._mixed(lambda part: part.log_rows(features, truth, codes))
+        log_q = self._unshifted(features, truth, expert)
+        names = np.asarray(expert, dtype=object)
+        for name in set(names) & set(self.shifts_):
+            mine = np.flatnonzero(names == name)
+            design = self._columns.design(features.iloc[mine], truth[mine])
+            right = self._columns.of_right
+            log_q[mine] = shifted(log_q[mine], self.shifts_[name], design, truth[mine], right)
+        return np.asarray(np.exp(log_q))
+
+    def observe(
+        self,
+        features: pd.DataFrame,
+        truth: ArrayLike,
+        expert: Sequence[str] | pd.Series,
+        decision: ArrayLike,
+        weight: ArrayLike | None = None,
+    ) -> Self:
+        """The same model after more decisions with a known truth; nothing is fitted again.
+
+        Decisions of somebody the model was fitted on must be new ones. See `decisions.observed`.
+        """
+        rows = len(features)
+        truths, said = (
+            codes(truth, rows, self.classes, "truth"),
+            codes(decision, rows, self.classes, "decision"),
+        )
+        if (truths < 0).any() or (said < 0).any():
+            raise DataError(f"observe: {((truths < 0) | (said < 0)).sum()} row(s) without truth or decision")
+        names, weights = np.asarray(expert, dtype=object), weights_of(weight, rows)
+        other = copy(self)
+        other.shifts_ = dict(self.shifts_)
+        base = self._unshifted(features, truths, names.tolist())
+        for name in sorted(set(names)):
+            mine = np.flatnonzero(names == name)
+            design = self._columns.design(features.iloc[mine], truths[mine])
+            before = self.shift_of(name)
+            other.shifts_[name] = learned(
+                before, base[mine], design, truths[mine], said[mine], weights[mine], self._columns.of_right
+            )
+        return other
+
+    def shift_of(self, expert: str) -> Shift:
+        """What is known of somebody beside the fitted model; before anything was observed, its prior."""
+        if expert in self.shifts_:
+            return self.shifts_[expert]
+        spread = self._columns.spread(int(self.positions([expert])[0]))
+        return Shift.before(spread, len(spread) // (1 if self._columns.of_right else self.classes - 1))
+
+    @property
+    def of_right(self) -> bool:
+        """Whether shifts are of the log-odds of being right."""
+        return self._columns.of_right
+
+    def wide(self, features: pd.DataFrame, truth: Ints) -> Array:
+        """(rows, contrasts, coefficients): what each coefficient of a shift adds to each log-odds."""
+        return wide(self._columns.design(features, truth), 1 if self.of_right else self.classes - 1)
+
+    def _moves(
+        self, features: pd.DataFrame, experts: Sequence[str] | None
+    ) -> Iterator[tuple[int, int, Callable[[Array], Array]]]:
+        """For everybody who was observed, by place and truth: how their (cases, K) log-chances shift."""
+        names = self.experts_ if experts is None else experts
+        observed = [(place, self.shifts_[name]) for place, name in enumerate(names) if name in self.shifts_]
+        for y in range(self.classes) if observed else ():
+            truth = np.full(len(features), y)
+            design = self._columns.design(features, truth)
+            for place, shift in observed:
+                yield (
+                    place,
+                    y,
+                    partial(shifted, shift=shift, design=design, truth=truth, of_right=self.of_right),
+                )
+
+    @property
+    def _columns(self) -> Columns:
+        found = self.parts_.get("pooled")
+        return found if isinstance(found, PooledLogistic) else Leaning(self.classes)
+
+    def _unshifted(self, features: pd.DataFrame, truth: Ints, expert: Sequence[str]) -> Array:
+        """(rows, K) log-chances of the blend."""
+        places = self.positions(expert)
+        log_q = self._mixed(lambda part: part.log_rows(features, truth, places))
         for y, calibrator in enumerate(self.calibrators_):
             log_q[truth == y] = calibrator.transform(log_q[truth == y])
-        return np.asarray(np.exp(log_q))
+        return log_q
 
     def interval(
         self, features: pd.DataFrame, experts: Sequence[str] | None = None, *, level: float = 0.9
@@ -130,7 +222,7 @@ class DecisionModel(Blend[DecisionPart, DecisionLog]):
         if not 0 < level < 1:
             raise ConfigError(f"level must lie between 0 and 1, got {level}")
         q = np.clip(self.predict(features, experts), 1e-12, 1.0)
-        deviation = self._spread(features, self.positions(experts), q)
+        deviation = self._spread(features, self.experts_ if experts is None else experts, q)
         right = np.einsum("ijyy->ijy", q)
         middle = np.log(np.maximum(1.0 - right, 1e-12)) - np.log(right)
         reach = ndtri((1 + level) / 2) * deviation
@@ -143,13 +235,13 @@ class DecisionModel(Blend[DecisionPart, DecisionLog]):
 
         Much cheaper than `interval` for every expert where each case has one.
         """
-        codes, rows = self.positions(expert), len(features)
+        rows = len(features)
         each = [self.predict_rows(features, np.full(rows, y), expert) for y in range(self.classes)]
         q = np.clip(np.stack(each, axis=1), 1e-12, 1.0)
-        deviation = np.empty((rows, self.classes))
-        for j in np.unique(codes):
-            mine = np.flatnonzero(codes == j)
-            deviation[mine] = self._spread(features.iloc[mine], np.array([j]), q[mine][:, None])[:, 0]
+        deviation, names = np.empty((rows, self.classes)), np.asarray(expert, dtype=object)
+        for name in pd.unique(names):
+            mine = np.flatnonzero(names == name)
+            deviation[mine] = self._spread(features.iloc[mine], [name], q[mine][:, None])[:, 0]
         right = np.einsum("iyy->iy", q)
         middle = np.log(np.maximum(1.0 - right, 1e-12)) - np.log(right)
         reach = ndtri((1 + level) / 2) * deviation
@@ -169,13 +261,17 @@ class DecisionModel(Blend[DecisionPart, DecisionLog]):
 
     def to_dict(self) -> dict[str, Any]:
         """What was learned, for a file, which names the parts."""
-        return {**super().to_dict(), "experts": list(self.experts_)}
+        found = {**super().to_dict(), "experts": list(self.experts_)}
+        if self.shifts_:
+            found["shifts"] = [{"name": name, **one.to_dict()} for name, one in sorted(self.shifts_.items())]
+        return found
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Rebuild what `to_dict` gave."""
         model = super().from_dict(data)
         model.experts_ = tuple(data["experts"])
+        model.shifts_ = {str(one["name"]): Shift.from_dict(one) for one in data.get("shifts", ())}
         return model
 
     def _predicted(self, part: DecisionPart, rows: DecisionLog) -> Array:
@@ -195,8 +291,27 @@ class DecisionModel(Blend[DecisionPart, DecisionLog]):
         joint = np.asarray(waiting.p) * said
         return np.asarray(joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-300))
 
-    def _spread(self, features: pd.DataFrame, expert: Ints, q: Array) -> Array:
+    def _spread(self, features: pd.DataFrame, experts: Sequence[str], q: Array) -> Array:
         """(cases, experts, K): posterior deviation of the log-odds of an error given each truth."""
+        out = self._fitted_spread(features, self.positions(experts), q)
+        for place, name in enumerate(experts):
+            if name in self.shifts_:
+                out[:, place] = self._observed_spread(features, self.shifts_[name], q[:, place])
+        return out
+
+    def _observed_spread(self, features: pd.DataFrame, shift: Shift, q: Array) -> Array:
+        """(cases, K): the same of somebody observed."""
+        out = np.empty(q.shape[:2])
+        for y in range(self.classes):
+            spread = variances(shift, self._columns.design(features, np.full(len(features), y)))
+            lever = np.ones((len(q), 1))
+            if not self._columns.of_right:
+                wrong = np.maximum(1.0 - q[:, y, y], 1e-12)[:, None]
+                lever = (np.eye(self.classes)[y, 1:] - q[:, y, 1:]) / wrong
+            out[:, y] = _CAUTION * np.sqrt(np.einsum("ik,ikm,im->i", lever, spread, lever))
+        return out
+
+    def _fitted_spread(self, features: pd.DataFrame, expert: Ints, q: Array) -> Array:
         tables = [part.covariance(features, expert) for part in self.parts_.values()]
         known = [table for table in tables if table is not None]
         if not known:

@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import log_expit, log_softmax
 
+from deccaf.data.folds import error_of
 from deccaf.models.contributions import linear_contributions
 from deccaf.models.decisions.log import DecisionLog
 from deccaf.models.decisions.rates import dirichlet_strength
@@ -182,6 +183,19 @@ class PooledLogistic(DecisionPart):
             eta[:, 1] += hard
         return np.asarray(eta)
 
+    def design(self, features: pd.DataFrame, truth: Ints) -> Array:
+        """(rows, columns) for rows of case and truth, as the posterior has them."""
+        return self._design(self.encoder_.transform(features), truth)
+
+    def spread(self, expert: int) -> Array:
+        """Covariance of somebody's coefficients, contrast by contrast; one past the last: a newcomer."""
+        return np.asarray(self.posterior_.covariance[expert])
+
+    @property
+    def of_right(self) -> bool:
+        """Whether the coefficients are of being right."""
+        return self.form_ == "right"
+
     def contributions(self, case: pd.DataFrame, expert: int, truth: int, k: int) -> Array:
         """Exact, as the columns are centred."""
         return linear_contributions(self.encoder_, case, self.slopes(expert, truth, k))
@@ -247,7 +261,8 @@ def _clearly_better(one: PooledLogistic, other: PooledLogistic, held: DecisionLo
     said = [m.log_rows(held.features, held.truth, held.expert)[here, held.decision] for m in (one, other)]
     gain, weight = said[0] - said[1], held.weight / held.weight.mean()
     mean = float((weight * gain).mean())
-    return bool(mean > 2 * float((weight * (gain - mean)).std()) / np.sqrt(len(held)))
+    group = None if held.group is None else held.group.to_numpy()
+    return bool(mean > 2 * error_of(weight * (gain - mean), group))
 
 
 def most_coefficients(experts: int) -> int:

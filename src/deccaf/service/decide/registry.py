@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -16,6 +16,7 @@ from deccaf.data.costs import MACHINE
 from deccaf.data.rows import CaseRows, check_row
 from deccaf.estimator import DeCCaF
 from deccaf.planning.scored import Scored
+from deccaf.service.decide import newcomers
 from deccaf.service.ledger import versions
 from deccaf.service.store import database
 from deccaf.service.store.scratch import scratch_folder
@@ -75,17 +76,24 @@ class Registry:
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
         self._lock = threading.Lock()
+        self._fitted: Model | None = None
+        self._counted = newcomers.NOTHING
         self.active: Model | None = None
 
     def refresh(self) -> Model | None:
-        """Read which model is in force and load it if it is another one."""
-        with self._lock:
-            with database.reading(self._engine) as connection:
-                wanted = versions.active_id(connection)
-                if wanted is None or (self.active is not None and self.active.id == wanted):
-                    return self.active
+        """Read which model is in force and load it if it is another one; newcomers count at once."""
+        with self._lock, database.reading(self._engine) as connection:
+            wanted = versions.active_id(connection)
+            if wanted is None:
+                return self.active
+            if self._fitted is None or self._fitted.id != wanted:
                 name, content = versions.read_content(connection, wanted)
-            self.active = Model(wanted, name, load(content))
+                self.active = self._fitted = Model(wanted, name, load(content))
+                self._counted = newcomers.NOTHING
+            there = newcomers.known(connection, self._fitted.system)
+            if there != self._counted:
+                system = newcomers.with_newcomers(connection, self._fitted.system)
+                self.active, self._counted = replace(self._fitted, system=system), there
             return self.active
 
 
