@@ -100,14 +100,7 @@ class DecisionModel(Blend[DecisionPart, DecisionLog]):
         log_q = self._mixed(lambda part: part.log_table(features, expert))
         for y, calibrator in enumerate(self.calibrators_):
             log_q[:, :, y] = calibrator.transform(log_q[:, :, y])
-        names = self.experts_ if experts is None else experts
-        observed = [(place, self.shifts_[name]) for place, name in enumerate(names) if name in self.shifts_]
-        for y in range(self.classes) if observed else ():
-            truth = np.full(len(features), y)
-            design = self._columns.design(features, truth)
-            for place, shift in observed:
-                right = self._columns.of_right
-                log_q[:, place, y] = shifted(log_q[:, place, y], shift, design, truth, right)
+        self._shift(log_q, features, self.experts_ if experts is None else experts)
         return np.asarray(np.exp(log_q))
 
     def predict_rows(self, features: pd.DataFrame, truth: Ints, expert: Sequence[str]) -> Array:
@@ -173,6 +166,16 @@ class DecisionModel(Blend[DecisionPart, DecisionLog]):
     def _columns(self) -> Columns:
         found = self.parts_.get("pooled")
         return found if isinstance(found, PooledLogistic) else Leaning(self.classes)
+
+    def _shift(self, log_q: Array, features: pd.DataFrame, experts: Sequence[str]) -> None:
+        """Move the (cases, experts, K, K) log-chances of people who were observed, in place."""
+        observed = [(place, self.shifts_[name]) for place, name in enumerate(experts) if name in self.shifts_]
+        for y in range(self.classes) if observed else ():
+            truth = np.full(len(features), y)
+            design = self._columns.design(features, truth)
+            for place, shift in observed:
+                mine = log_q[:, place, y]
+                log_q[:, place, y] = shifted(mine, shift, design, truth, self.of_right)
 
     def _unshifted(self, features: pd.DataFrame, truth: Ints, expert: Sequence[str]) -> Array:
         """(rows, K) log-chances of the blend."""
