@@ -156,12 +156,12 @@ def simulated(world: int, people: int, newcomers: int = 12) -> list[dict[str, ob
     return rows
 
 
-def viper(folder: Path, folds: int = 2) -> list[dict[str, object]]:
+def viper(folder: Path, folds: int) -> list[dict[str, object]]:
     """Each radiologist left out of the model; half of the women to learn from, half to plan."""
     cases = Cases.read(folder / "cases.parquet", columns=Columns(group=("group",)), require=("label",))
     log = pd.read_parquet(folder / "decisions.parquet")
     at, women = cases.positions(log["case_id"]), pd.factorize(cases.groups["group"])[0]
-    half = np.random.default_rng(0).permutation(women.max() + 1)[women] % folds
+    half = np.random.default_rng(0).permutation(women.max() + 1)[women] % 2
     who, said = log["expert_id"].to_numpy(str), log["decision"].to_numpy(np.int64)
     truth = cases.label
     table = pd.DataFrame({"case": at, "who": who, "said": said}).pivot_table("said", "case", "who", "first")
@@ -223,6 +223,7 @@ def main(arguments: list[str]) -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--worlds", type=int, default=6)
+    parser.add_argument("--folds", type=int, default=1, help="halves of the women to test on")
     parser.add_argument("--people", type=int, default=16)
     parser.add_argument("--data", type=Path, default=VIPER)
     parser.add_argument("--only", choices=("team", "viper"))
@@ -235,7 +236,7 @@ def main(arguments: list[str]) -> None:
                 row for k in range(options.worlds) for row in simulated(k, options.people)
             ]
         if options.only != "team" and options.data.exists():
-            found["VIPER"] = viper(options.data)
+            found["VIPER"] = viper(options.data, options.folds)
     for name, rows in found.items():
         table = pd.DataFrame(rows)
         wide = table.pivot_table(["log-loss", "cost"], "decisions", "way", "mean").swaplevel(axis=1)

@@ -2,16 +2,17 @@
 
 Applications with six features; eight reviewers of different skill and leniency who see more than the features
 do, one of them on each case, drawn at random. A rejected application has no label. Columns: all labels known;
-labels of accepted cases alone, as they come; the same with `[labels] selective` (leniency alone); and with a
-share of the rejects let through by lot. Costs are per 100 new cases under the true chances: *claim* is what
-the plan believes, *real* what it costs; *way back* is the share of the damage that is undone.
+labels of accepted cases alone, as they come; the same with `[labels] selective` (leniency); and with a share
+of the rejects let through by lot, learned from alone (each for 1 / chance) and as deccaf does. Costs are per
+100 new cases under the true chances: *claim* is what the plan believes, *real* what it costs; *way back* is
+the share of the damage that is undone.
 """
 
 from __future__ import annotations
 
 import argparse
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,7 @@ from deccaf.data.config import Config
 from deccaf.data.costs import expert_losses, machine_losses
 from deccaf.errors import DeccafWarning
 from deccaf.estimator import learn_from
+from deccaf.evaluate.audit import audit
 
 Array = NDArray[np.float64]
 
@@ -82,12 +84,17 @@ def desk(past: World, hidden: bool, share: float, seed: int) -> tuple[pd.DataFra
     return cases, log
 
 
-def learned(cases: pd.DataFrame, log: pd.DataFrame, selective: bool) -> DeCCaF:
-    """As `deccaf fit` does it."""
+def learned(cases: pd.DataFrame, log: pd.DataFrame, selective: bool, alone: bool = False) -> DeCCaF:
+    """As `deccaf fit` does it; or, for comparison, from the let-through rejects `alone`, by 1 / chance."""
     config = Config.model_validate({**CONFIG, **({"labels": {"selective": "positive"}} if selective else {})})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeccafWarning)
-        return learn_from(History.from_frames(cases, log, config), config, lambda _: None)
+        history = History.from_frames(cases, log, config)
+        if alone:
+            found = audit(history, config.columns, config.labels).history
+            weighted = replace(found, guess=None, weight=found.stands)
+            return DeCCaF.from_config(config).fit_history(weighted)
+        return learn_from(history, config, lambda _: None)
 
 
 def outcome(model: DeCCaF, new: World) -> tuple[float, float, float]:
@@ -119,11 +126,13 @@ def measured(size: int, seed: int, shares: tuple[float, ...]) -> list[dict[str, 
         "all labels": (False, 0.0, False),
         "accepted alone (before)": (True, 0.0, False),
         "leniency": (True, 0.0, True),
+        **{f"{share:.0%} let through, alone": (True, share, True) for share in shares},
         **{f"{share:.0%} let through": (True, share, True) for share in shares},
     }
     rows = []
     for name, (hidden, share, selective) in ways.items():
-        claim, real, level = outcome(learned(*desk(past, hidden, share, seed), selective), new)
+        tables = desk(past, hidden, share, seed)
+        claim, real, level = outcome(learned(*tables, selective, name.endswith("alone")), new)
         rows.append({"cases": size, "labels": name, "mean p": level, "claim": claim, "real": real})
     return rows
 

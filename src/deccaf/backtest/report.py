@@ -36,7 +36,9 @@ def backtest_report(found: Backtest, title: str = "Backtest") -> Report:
         if found.known
         else "One expert decided each case, so costs are doubly-robust estimates from the log."
     )
-    sections = [_costs_section(found), _curve_section(found)]
+    sections = [_costs_section(found)]
+    sections += [] if found.open is None else [_open_section(found.open)]
+    sections.append(_curve_section(found))
     sections += [] if found.ratios.empty else [_ratio_section(found)]
     sections += [] if found.hidden is None else [_hidden_section(found, found.hidden)]
     sections += [_received_section(found), _calibration_section(found), *_group_sections(found)]
@@ -224,6 +226,24 @@ def _ratio_section(found: Backtest) -> Section:
         + f"; {other['moved'].min():.0%} to {other['moved'].max():.0%} of the cases change hands.",
         table=shown,
         note="The same models, planned anew and counted at each ratio; nothing is learned anew.",
+    )
+
+
+def _open_section(table: pd.DataFrame) -> Section:
+    def ends(what: str) -> list[str]:
+        pairs = zip(table[f"{what}_low"], table[f"{what}_high"], strict=True)
+        return ["" if pd.isna(low) else f"{low:.2f} to {high:.2f}" for low, high in pairs]
+
+    return Section(
+        title="What nobody could see",
+        text="The truth of rejected cases was never seen, so costs are only known within bounds: over all "
+        "that reviewers of different leniency leave open, with the 95 % intervals at both ends. All other "
+        "figures on this page have the truths in the middle.",
+        table=pd.DataFrame(
+            {"Policy": table.index, "Cost per 100": ends("cost"), "deccaf saves": ends("saved")}
+        ),
+        note="Let a share of the rejects through by lot, and name its column under [columns] let_through: "
+        "then there is a number instead.",
     )
 
 
