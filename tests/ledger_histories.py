@@ -254,15 +254,14 @@ class History(RuleBasedStateMachine):
         return rng.choice([*usual, *usual, 1, "yes"])
 
     def _losses(self, rng: random.Random) -> dict[str, float]:
-        """People are better than the machine, which may get everything."""
+        """People are better than the machine, which may get half of the cases; the others can come to wait."""
+        machine = {MACHINE: 0.9} if rng.random() < 0.5 else {}
         people = rng.sample(self.people, rng.randint(1, 3))
-        return {MACHINE: 0.9, **{name: rng.choice(LOSSES) for name in people}}
+        return {**machine, **{name: rng.choice(LOSSES) for name in people}}
 
     def _case(self, rng: random.Random, name: str, maker: str) -> dict[str, Any]:
         known = rng.random() < 0.1
         losses = self._losses(rng)
-        if rng.random() < 0.5:
-            del losses[MACHINE]
         excluded = [maker] if rng.random() < 0.15 else []
         says = self._value(rng)
         return {"name": name if known else self._new(), "losses": losses, "says": says, "excluded": excluded}
@@ -290,7 +289,9 @@ class History(RuleBasedStateMachine):
 
     def _plan(self, rng: random.Random, name: str, maker: str) -> dict[str, Any]:
         cases = self.ledgers[0].cases
-        waiting = [n for n, c in cases.items() if c.status == "waiting" and MACHINE in c.losses]
+        waiting = [n for n, c in cases.items() if c.status == "waiting" and c.losses]
+        if rng.random() < 0.5:
+            waiting = waiting[: rng.randint(1, 2)]
         taken = [n for n, c in cases.items() if c.status != "waiting"]
         if taken and rng.random() < 0.1:
             waiting.append(rng.choice(taken))

@@ -233,6 +233,8 @@ class Ledger:
             raise RefusedError(409, "shift-closed")
         if any(name not in self.cases or self.cases[name].status != "waiting" for name in names):
             raise RefusedError(409, "not-waiting")
+        if answer.status == 409 and any(MACHINE not in self.cases[name].losses for name in names):
+            raise RefusedError(409, "no-feasible-plan")  # perhaps there is no room: nobody solves plans here
         number = answer.body.get("id", 0)
         rows = seen.drafts.get(number, {})
         for name, maker in rows.items():
