@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deccaf import DataError
+from deccaf.data.kinds import Feature
 from deccaf.data.rows import CaseRows, check_row
-from deccaf.data.schema import Columns, Feature, Schema
+from deccaf.data.schema import Columns, Schema
 from deccaf.models import BoostedDecisions, CaseClassifier, DecisionModel
 from deccaf.models.decisions.log import DecisionLog
 from deccaf.models.linear.encoding import LinearEncoder

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from deccaf.data.decisions import Decisions
     from deccaf.data.files import read_frame, write_frame
     from deccaf.data.history import History
-    from deccaf.data.schema import Columns, Feature, Schema
+    from deccaf.data.kinds import Feature
+    from deccaf.data.schema import Columns, Schema
 
 __all__ = [
     "MACHINE",
@@ -48,7 +49,8 @@ __getattr__, __dir__ = lazy_names(
         "deccaf.data.costs": "Costs MACHINE expected_loss",
         "deccaf.data.files": "read_frame write_frame",
         "deccaf.data.history": "History",
-        "deccaf.data.schema": "Columns Feature Schema",
+        "deccaf.data.kinds": "Feature",
+        "deccaf.data.schema": "Columns Schema",
         "deccaf.data.cases": "Cases",
         "deccaf.data.decisions": "Decisions",
     },

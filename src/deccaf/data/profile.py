@@ -14,7 +14,7 @@ import pandas as pd
 
 from deccaf.data.costs import Class
 from deccaf.data.history import MANY_GROUPS
-from deccaf.data.schema import MAX_LEVELS
+from deccaf.data.kinds import MAX_LEVELS
 from deccaf.data.vectors import holds_vectors
 from deccaf.data.words import reads_as_text
 from deccaf.errors import DataError

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from deccaf.data.schema import Feature, Schema, cast_feature
+from deccaf.data.kinds import Feature, cast_feature
+from deccaf.data.schema import Schema
 from deccaf.errors import DataError, did_you_mean, show
 
 Array = NDArray[np.float64]

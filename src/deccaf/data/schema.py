@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, Self, get_args
+from typing import Any, Protocol, Self, get_args
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
-from deccaf.data.marks import mostly_dates, mostly_marked, note_two_spellings
-from deccaf.data.vectors import LONGEST_VECTOR, as_vectors, holds_vectors, width_of
-from deccaf.data.words import LONGEST, reads_as_text
-from deccaf.errors import DataError, did_you_mean, show, warn
-
-MAX_LEVELS = 10_000
-SMALLEST_IDENTIFIER = 50
-"""A text column with more names than this, and seldom the same one twice, is no category."""
-
+from deccaf.data.kinds import Feature, Kind, cast_feature, infer_feature, of_the_log, useless
+from deccaf.data.vectors import LONGEST_VECTOR
+from deccaf.errors import DataError, did_you_mean, show
 
 LOG_COLUMNS = ("expert_id", "decision", "propensity", "seconds")
 """What a decision log says beside the case; in a table of cases it is known only afterwards."""
@@ -105,6 +99,15 @@ class Columns(BaseModel):
         if apart:
             raise ValueError(f"column {apart[0]!r} is text or a vector, but not among the features; add it")
 
+    def kind_of(self, name: str) -> Kind | None:
+        """The kind that somebody gave a column, if anybody did."""
+        told: dict[Kind, tuple[str, ...]] = {
+            "category": self.categorical,
+            "text": self.text,
+            "vector": self.vectors,
+        }
+        return next((kind for kind, names in told.items() if name in names), None)
+
     def check(self, names: Collection[Any], optional: Collection[str] = ()) -> None:
         """Every column that somebody wrote a part for is there, and the table holds cases, not decisions.
 
@@ -132,19 +135,6 @@ class Columns(BaseModel):
                 f"cases: these are the columns of a decision log ({', '.join(filter(None, names))}), with no "
                 "feature among them; give the cases here, and this table as decisions"
             )
-
-
-Kind = Literal["number", "category", "text", "vector"]
-
-
-@dataclass(frozen=True)
-class Feature:
-    """One column of the cases: a number, a category with its levels, a text, or a vector of some width."""
-
-    name: str
-    kind: Kind
-    levels: tuple[str, ...] = ()
-    width: int = 0
 
 
 class Space(Protocol):
@@ -226,12 +216,12 @@ class Schema:
             apart = {*reserved, *columns.ignore}
             names = [name for name in frame.columns if name not in apart]
             told = {*columns.categorical, *columns.text, *columns.vectors}
-            names = [name for name in names if name in told or not _useless(frame[name])]
-            names = [name for name in names if not _of_the_log(name, frame)]
+            names = [name for name in names if name in told or not useless(frame[name])]
+            names = [name for name in names if not of_the_log(name, frame)]
         require_columns(frame, [*names, *columns.categorical, *columns.text, *columns.vectors])
         if not names:
             raise DataError("no feature column is left; name some under [columns] features")
-        return cls(tuple(_infer_feature(frame[name], columns) for name in names))
+        return cls(tuple(infer_feature(frame[name], columns.kind_of(name)) for name in names))
 
     def cast(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The features of `frame` as float64 and categories; an unseen level becomes missing.
@@ -291,172 +281,3 @@ def no_missing(values: pd.Series, ids: pd.Series | None = None) -> pd.Series:
         where = f"row {start + first + 1}" if ids is None else f"case {show(ids.iloc[first])}"
         raise DataError(f"column {values.name!r}: {missing.sum()} value(s) missing, first: in {where}")
     return values
-
-
-def _useless(values: pd.Series) -> bool:
-    """Whether nothing can be learned from a column as it is; says so."""
-    dtype = values.dtype
-    if pd.api.types.is_datetime64_any_dtype(dtype) or pd.api.types.is_timedelta64_dtype(dtype):
-        _left_out(values, "holds dates; turn it into numbers to have it as a feature")
-        return True
-    if pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype) or holds_vectors(values):
-        return False
-    if not isinstance(dtype, pd.CategoricalDtype) and reads_as_text(values, MAX_LEVELS):
-        return False
-    if not isinstance(dtype, pd.CategoricalDtype) and mostly_dates(values.dropna()):
-        _left_out(values, "holds dates as text; turn it into numbers to have it as a feature")
-        return True
-    names, rows = values.nunique(), int(values.notna().sum())
-    if names <= MAX_LEVELS and (names <= SMALLEST_IDENTIFIER or names <= rows / 2):
-        return False
-    if not isinstance(dtype, pd.CategoricalDtype):
-        _refuse_mixed(values)  # numbers that were damaged differ in most rows too
-    said = f"{names:,} different names in {rows:,} rows, so it looks like an identifier"
-    _left_out(values, f"{said}; name it under [columns] text or categorical to keep it")
-    return True
-
-
-def _of_the_log(name: str, frame: pd.DataFrame) -> bool:
-    """Whether a column says who decided, or what: a copy of the log in the table of cases; says so."""
-    if name not in {"expert_id", "decision", "propensity"}:
-        return False
-    remedy = "name it under [columns] features to keep it"
-    _left_out(frame[name], f"it belongs to the decisions and is not known before one; {remedy}")
-    return True
-
-
-def _left_out(values: pd.Series, said: str) -> None:
-    warn(f"column {str(values.name)!r} is left out: {said}")
-
-
-def _infer_feature(values: pd.Series, columns: Columns) -> Feature:
-    name, dtype = str(values.name), values.dtype
-    declared_category = name in columns.categorical
-    wide = None if declared_category else _infer_wide(values, columns)
-    if wide is not None:
-        return wide
-    if not declared_category and (pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype)):
-        return Feature(name, "number")
-    if pd.api.types.is_datetime64_any_dtype(dtype) or pd.api.types.is_timedelta64_dtype(dtype):
-        raise DataError(
-            f"column {name!r}: holds dates; turn it into numbers, or leave it out of [columns] features"
-        )
-    if not declared_category and values.isna().all():
-        return Feature(name, "number")
-    if not declared_category and not isinstance(dtype, pd.CategoricalDtype):
-        _refuse_mixed(values)
-    levels = tuple(sorted(_as_text(values).dropna().unique()))
-    note_two_spellings(levels, name)
-    if len(levels) > MAX_LEVELS:
-        raise DataError(
-            f"column {name!r}: {len(levels):,} different names (at most {MAX_LEVELS:,}), "
-            f"first: {levels[0]!r}; it looks like an identifier: leave it out of [columns] features"
-        )
-    return Feature(name, "category", levels)
-
-
-def _infer_wide(values: pd.Series, columns: Columns) -> Feature | None:
-    """A text or a vector, said where nobody named it as one; None for numbers and categories."""
-    name, dtype = str(values.name), values.dtype
-    if name in columns.vectors or (name not in columns.text and holds_vectors(values)):
-        width = width_of(values)
-        if name not in columns.vectors:
-            warn(f"column {name!r} is read as vectors: lists of {width:,} numbers")
-        return Feature(name, "vector", width=width)
-    if name in columns.text:
-        if pd.api.types.is_datetime64_any_dtype(dtype) or holds_vectors(values):
-            raise DataError(f"column {name!r}: holds {_held(values)}, so it cannot be read as text")
-        return Feature(name, "text")
-    plain = pd.api.types.is_numeric_dtype(dtype) or isinstance(dtype, pd.CategoricalDtype)
-    if plain or pd.api.types.is_datetime64_any_dtype(dtype) or not reads_as_text(values, MAX_LEVELS):
-        return None
-    warn(
-        f"column {name!r} is read as text: {values.nunique():,} different values, most of several words; "
-        "name it under [columns] ignore or categorical if it is none, under text to confirm it"
-    )
-    return Feature(name, "text")
-
-
-def _held(values: pd.Series) -> str:
-    return "dates" if pd.api.types.is_datetime64_any_dtype(values.dtype) else "lists of numbers"
-
-
-def _refuse_mixed(values: pd.Series) -> None:
-    """Text that is mostly numbers is a damaged number column, not a category."""
-    present = values.dropna()
-    codes, names = pd.factorize(present.astype(str))
-    numbers = pd.to_numeric(pd.Series(names), errors="coerce").notna().to_numpy()[codes]
-    if 2 * numbers.sum() >= len(present):
-        if numbers.all():
-            offence = f"holds numbers stored as text, first: {show(present.iloc[0])}"
-        else:
-            first = int((~numbers).argmax())
-            offence = (
-                f"mixes numbers and text: {(~numbers).sum()} of {len(present)} value(s) are no numbers, "
-                f"first: {show(present.iloc[first])} in case {show(present.index[first])}"
-            )
-        raise DataError(
-            f"column {values.name!r}: {offence}; correct it, or name it under [columns] categorical"
-        )
-    if mostly_marked(present):
-        raise DataError(
-            f"column {values.name!r}: holds numbers with signs or marks, first: {show(present.iloc[0])}; "
-            "write them with digits and a decimal point alone, or say [columns] categorical or ignore"
-        )
-
-
-def cast_feature(values: pd.Series, feature: Feature) -> pd.Series:
-    """A column as its kind is kept; what cannot be is a `DataError`."""
-    if feature.kind == "text":
-        return _texts(values)
-    if feature.kind == "vector":
-        return as_vectors(values, feature.width)
-    if feature.kind == "category":
-        levels = pd.Index(feature.levels, dtype="str")
-        codes = levels.get_indexer(pd.Index(_as_text(values)))
-        return pd.Series(pd.Categorical.from_codes(codes, levels), values.index)
-    if not (pd.api.types.is_numeric_dtype(values.dtype) or values.isna().all()):
-        numbers = pd.to_numeric(values.astype(object), errors="coerce")
-        wrong = (numbers.isna() & values.notna()).to_numpy()
-        if wrong.any():
-            first = int(wrong.argmax())
-            raise DataError(
-                f"column {feature.name!r}: {wrong.sum()} value(s) are no numbers, "
-                f"first: {show(values.iloc[first])} in case {show(values.index[first])}"
-            )
-        values = numbers
-    cast = values.astype("float64")
-    infinite = np.isinf(cast.to_numpy())
-    if infinite.any():
-        first = int(infinite.argmax())
-        raise DataError(
-            f"column {feature.name!r}: {infinite.sum()} infinite value(s), first: in case "
-            f"{show(values.index[first])}; leave unknown values empty"
-        )
-    return cast
-
-
-def _texts(values: pd.Series) -> pd.Series:
-    """Texts; blank ones are missing."""
-    if values.dtype == object:
-        odd = [isinstance(value, list | tuple | dict | np.ndarray) for value in values]
-        if any(odd):
-            first = odd.index(True)
-            raise DataError(
-                f"column {values.name!r}: {sum(odd)} value(s) are no text, first: "
-                f"{str(values.iloc[first])[:60]!r} in case {show(values.index[first])}"
-            )
-    texts = _as_text(values)
-    long = int((texts.str.len() > LONGEST).sum())
-    if long:
-        warn(f"column {str(values.name)!r}: {long:,} text(s) are cut after {LONGEST:,} characters")
-    return texts.where(texts.str.contains(r"\S", na=False))
-
-
-def _as_text(values: pd.Series) -> pd.Series:
-    """Levels as text; numbers that are names lose a trailing .0, which only a missing neighbour caused."""
-    if isinstance(values.dtype, pd.CategoricalDtype):
-        values = values.astype(values.cat.categories.dtype)
-    if pd.api.types.is_float_dtype(values.dtype) and (values.dropna() % 1 == 0).all():
-        values = values.astype("Int64")
-    return values if values.dtype == "str" else values.astype("str").where(values.notna())

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import sqlalchemy as sa
 
-from deccaf.data.schema import Feature, cast_feature
+from deccaf.data.kinds import Feature, cast_feature
 from deccaf.data.vectors import holds_vectors
 from deccaf.errors import DataError
 from deccaf.service.decide.registry import Model
