@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deccaf import DataError
@@ -30,6 +30,7 @@ rows = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(rows)
 def test_values_are_those_of_the_schema(cases: list[dict[str, object]]) -> None:
     frame = pd.DataFrame(cases, columns=["amount", "channel"])
@@ -89,6 +90,7 @@ def test_models_give_the_same_numbers_as_for_a_table() -> None:
             np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.floats(-100, 100) | st.just(float("nan")), min_size=2, max_size=30),
     st.lists(st.floats(-150, 150) | st.just(float("nan")), min_size=1, max_size=16),
