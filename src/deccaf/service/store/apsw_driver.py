@@ -27,6 +27,7 @@ from sqlite3 import (
 )
 from typing import Any
 from urllib.parse import quote
+from weakref import WeakSet
 
 import apsw
 
@@ -130,13 +131,16 @@ class Connection:
             flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
             self.apsw = apsw.Connection(path, flags, statementcachesize=300)
         self.apsw.set_busy_timeout(round(1000 * busy_seconds))
+        self._cursors: WeakSet[Cursor] = WeakSet()
         self._seconds, self._deadline = statement_seconds, 0.0
         if statement_seconds is not None:
             self.apsw.set_progress_handler(lambda: time.monotonic() > self._deadline, _STEPS)
 
     def cursor(self) -> Cursor:
         """For one statement."""
-        return Cursor(self.apsw, self._begin)
+        cursor = Cursor(self.apsw, self._begin)
+        self._cursors.add(cursor)
+        return cursor
 
     def _begin(self) -> None:
         if self._seconds is not None:
@@ -157,7 +161,13 @@ class Connection:
             self.execute("COMMIT")
 
     def rollback(self) -> None:
-        """Undo the transaction, if there is one."""
+        """Undo the transaction, if there is one, and end all queries.
+
+        A query whose rows were not all fetched would hold on to what it saw, and the connection could not
+        write any more once others have written.
+        """
+        for cursor in list(self._cursors):
+            cursor.close()
         if self.apsw.in_transaction:
             self.execute("ROLLBACK")
 
