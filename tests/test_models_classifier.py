@@ -65,7 +65,7 @@ def test_bad_input(world: World) -> None:
     label = world.truth.copy()
     label[:100] = -1
     odd = world.features.assign(constant=1.0, empty=np.nan)
-    with pytest.warns(DeccafWarning, match="100 of 2000 rows have no truth"):
+    with pytest.warns(DeccafWarning, match="100 of 2000 cases have no truth"):
         model = CaseClassifier(3, candidates=FAST).fit(odd, label, time=np.zeros(2000))  # class 2 is absent
     p = model.predict(odd.assign(more=1.0, kind=pd.Categorical(["z"] * 2000)))
     assert p[:, 2].max() < 0.05

@@ -282,7 +282,7 @@ def _only(world: World, j: int) -> World:
 def test_labels_missing_for_part_of_the_log(world: World) -> None:
     truth = world.truth.copy()
     truth[:400] = -1
-    with pytest.warns(DeccafWarning, match=f"400 of {N} rows have no truth"):
+    with pytest.warns(DeccafWarning, match=f"400 of {N} decisions are on cases without a truth"):
         fitted = model().fit(world.features, truth, world.expert, world.decision, time=world.time)
     known = world.take(np.arange(N) >= 400)
     without = model().fit(*known.log, time=known.time)
@@ -294,7 +294,7 @@ def test_rows_without_truth_teach_by_what_it_probably_is(world: World) -> None:
     truth[np.arange(N) % 10 > 0] = -1
     p = np.eye(2)[world.truth] * 0.9 + 0.05
     told = (world.features, truth, world.expert, world.decision)
-    with pytest.warns(DeccafWarning, match="learned from by what it probably is"):
+    with pytest.warns(DeccafWarning, match="they count by what it probably is"):
         used = model(parts=["pooled"]).fit(*told, time=world.time, p=p)
     with pytest.warns(DeccafWarning, match="left out"):
         dropped = model(parts=["pooled"]).fit(*told, time=world.time)

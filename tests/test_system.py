@@ -276,10 +276,13 @@ def test_a_model_without_decisions_has_only_the_machine(world: World) -> None:
 
 def test_labels_that_are_not_known_yet_are_counted(world: World) -> None:
     truth = pd.Series(world.truth, dtype="Int64").mask(np.arange(1500) > 1400)
-    with pytest.warns(UserWarning, match="99 of 1500 cases have no truth yet"):
+    with pytest.warns(UserWarning) as said:
         model = DeCCaF(COSTS, case_parts=("logistic",), decision_parts=("rates",)).fit(
             world.features, truth, expert=world.expert, decision=world.decision
         )
+    notes = [str(one.message) for one in said]
+    assert any("99 of 1500 cases have no truth yet" in note for note in notes)
+    assert any("99 of 1500 decisions are on cases without a truth yet" in note for note in notes)
     assert model.training_["without_label"] == 99
 
 

@@ -27,7 +27,6 @@ from sqlite3 import (
 )
 from typing import Any
 from urllib.parse import quote
-from weakref import WeakSet
 
 import apsw
 
@@ -65,8 +64,10 @@ class Cursor:
 
     arraysize = 1
 
-    def __init__(self, connection: apsw.Connection, begin: Callable[[], None]) -> None:
-        self._connection, self._begin = connection, begin
+    def __init__(
+        self, connection: apsw.Connection, begin: Callable[[], None], together: set[Cursor]
+    ) -> None:
+        self._connection, self._begin, self._together = connection, begin, together
         self._cursor = connection.cursor()
         self.description: tuple[tuple[Any, ...], ...] | None = None
         self.rowcount = -1
@@ -109,6 +110,7 @@ class Cursor:
 
     def close(self) -> None:
         """Done with it, also where rows are left."""
+        self._together.discard(self)
         self._cursor.close(True)
 
     def _describe(self, cursor: apsw.Cursor, sql: str, values: Any) -> bool:
@@ -131,15 +133,15 @@ class Connection:
             flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
             self.apsw = apsw.Connection(path, flags, statementcachesize=300)
         self.apsw.set_busy_timeout(round(1000 * busy_seconds))
-        self._cursors: WeakSet[Cursor] = WeakSet()
+        self._open: set[Cursor] = set()
         self._seconds, self._deadline = statement_seconds, 0.0
         if statement_seconds is not None:
             self.apsw.set_progress_handler(lambda: time.monotonic() > self._deadline, _STEPS)
 
     def cursor(self) -> Cursor:
         """For one statement."""
-        cursor = Cursor(self.apsw, self._begin)
-        self._cursors.add(cursor)
+        cursor = Cursor(self.apsw, self._begin, self._open)
+        self._open.add(cursor)
         return cursor
 
     def _begin(self) -> None:
@@ -164,9 +166,10 @@ class Connection:
         """Undo the transaction, if there is one, and end all queries.
 
         A query whose rows were not all fetched would hold on to what it saw, and the connection could not
-        write any more once others have written.
+        write any more once others have written. Nobody else ends it: what is collected as garbage may be so
+        in another thread, which must not touch the connection.
         """
-        for cursor in list(self._cursors):
+        for cursor in list(self._open):
             cursor.close()
         if self.apsw.in_transaction:
             self.execute("ROLLBACK")
