@@ -164,6 +164,26 @@ def test_weights_are_bounded_by_the_stated_rule() -> None:
     assert same.bounded().cap == np.inf  # nothing stands out
 
 
+def test_intervals_hold_the_truth_where_weights_are_capped() -> None:
+    """A sharp rule, recorded: the cap moves the estimate, and the interval knows how far it is likely to."""
+    rng = np.random.default_rng(8)
+    x = rng.normal(size=1_000_000)
+    truth = 2 * (1 / (1 + np.exp(2 + np.abs(x)))).mean()
+    plain = wide = 0
+    for _ in range(100):
+        both = simulated(rng, 1.6).bounded()
+        terms = both.doubly_robust()
+        for bias in (0.0, both.likely_bias):
+            found = mean_with_interval(terms, event=both.event(), bias=bias)
+            held = found.low <= truth <= found.high
+            plain, wide = (plain + held, wide) if not bias else (plain, wide + held)
+    assert wide >= 92
+    assert wide >= plain
+    by_hand = mean_with_interval([1.0, 2.0, 3.0, 4.0], bias=0.5)
+    reach = mean_with_interval([1.0, 2.0, 3.0, 4.0]).high - 2.5
+    assert by_hand.high - 2.5 == pytest.approx(np.hypot(reach, 0.5))
+
+
 def test_a_plan_that_history_never_tried_is_noticed() -> None:
     """Half of the cases go to people who never got such cases."""
     n = 400

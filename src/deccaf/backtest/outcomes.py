@@ -39,6 +39,11 @@ class Outcome:
     logged: Logged | None = None
     """The weights behind an estimate."""
 
+    @property
+    def bias(self) -> float:
+        """How far capped weights are likely to have moved the mean cost."""
+        return 0.0 if self.logged is None else self.logged.likely_bias
+
     def cost(self, of: Array) -> Array:
         """Terms of the cost, where deciding m about a case costs of[case, m]."""
         return np.asarray((self.decided * of).sum(axis=1) + self.review)

@@ -276,11 +276,11 @@ class _Together:
             return None
         return replace(self.ours.logged, weight=self.ours.logged.weight * self.stands).effective_cases()
 
-    def mean(self, terms: Array, event: float = 0.0, below: float = 0.0) -> Estimate:
+    def mean(self, terms: Array, event: float = 0.0, below: float = 0.0, bias: float = 0.0) -> Estimate:
         """The mean over all that the test cases stand for: a ratio, whose terms are those of its slope."""
         middle = float((self.stands * terms).mean())
         counts = middle + self.stands * (terms - middle)
-        return mean_with_interval(counts, self.member, self.options.confidence, event, below)
+        return mean_with_interval(counts, self.member, self.options.confidence, event, below, bias)
 
     def _sized(self, found: Outcome) -> Outcome:
         """The same with events as large as the cases that stand for others make them."""
@@ -292,12 +292,14 @@ class _Together:
     def cost(self, q: Question) -> Estimate:
         """Per 100 cases, never below 0."""
         found = self.outcomes[q]
-        return self.mean(found.cost(self.cost_of(q.ratio)), found.event).per_100(least=0.0)
+        terms = found.cost(self.cost_of(q.ratio))
+        return self.mean(terms, found.event, bias=found.bias).per_100(least=0.0)
 
     def saved(self, other: Question, mine: Question) -> Estimate:
         """What deccaf saves per 100 cases; both sides have the same allowance for rare events."""
         theirs, ours, of = self.outcomes[other], self.outcomes[mine], self.cost_of(mine.ratio)
-        return self.mean(theirs.cost(of) - ours.cost(of), theirs.event, ours.event).per_100()
+        bias = float(np.hypot(theirs.bias, ours.bias))
+        return self.mean(theirs.cost(of) - ours.cost(of), theirs.event, ours.event, bias).per_100()
 
     def costs(self) -> pd.DataFrame:
         rows = {}
@@ -376,7 +378,8 @@ class _Together:
         for strength in STRENGTHS:
             most, least = (f(of, self.log.team, strength) for f in (upper_costs, lower_costs))
             terms = theirs.bound(of, least) - self.ours.bound(of, most)
-            one = self.mean(terms, theirs.event / strength, strength * self.ours.event).per_100()
+            bias = float(np.hypot(theirs.bias, strength * self.ours.bias))
+            one = self.mean(terms, theirs.event / strength, strength * self.ours.event, bias).per_100()
             rows.append((strength, one.value, one.low))
         table = pd.DataFrame(rows, columns=["strength", "saved", "low"])
         table[["saved", "low"]] = table[["saved", "low"]].cummin()  # a reason may be weaker than its bound

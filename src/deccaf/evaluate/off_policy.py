@@ -13,9 +13,10 @@ Both are right if the propensities are; the second is also right if the predicti
 *Bounded weights.* Where history hardly ever gave such cases to such people, single cases count hundredfold
 and the estimate is noise. `bounded` caps the weights and scales them so that they sum to the cases that the
 new policy gives to people. The cap is the multiple of the usual weight (1, 2, 4, ... or none) at which the
-estimated variance + (likely bias)^2 is least, as in Wang, Agarwal and Dudik (2017). The likely bias is the
-weight that the cap moves times how far predictions are off where it can be seen; the bias bound is the same
-with predictions as far off as can be.
+estimated variance + (likely bias)^2 is least, as in Wang, Agarwal and Dudik (2017). The variance is that of
+the weights times the mean squared residual of the whole log. The likely bias is the weight that the cap moves
+times how far predictions are off where it can be seen; the bias bound is the same with predictions as far off
+as can be.
 
 *Intervals* come from the terms' variance and skewness between cases, or between groups of cases where given.
 """
@@ -37,8 +38,6 @@ CAPS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, np.inf)
 """Caps that are tried, as multiples of the usual weight (the median of those above 0)."""
 FEWEST = 30.0
 """Effective cases below which an estimate is not told from chance."""
-EVENTS = 0.5
-"""Rare events that are added to what the terms show of them (chosen by `edges_off_policy --rules`)."""
 _MOST_SCALED = 2.0
 _NO_OVERLAP = 3.0
 
@@ -158,8 +157,13 @@ class Logged:
         )
 
     def _risk(self) -> float:
-        terms = self.doubly_robust()
-        return float(terms.var() / len(terms)) + self.likely_bias**2
+        """Variance + (likely bias)^2, with what residuals are over the whole log.
+
+        Not over the cases where the log agrees with the new policy: a cap would be chosen that happens to
+        miss the costly ones among them.
+        """
+        residual = float(((self.cost - self.predicted) ** 2).mean())
+        return residual * float((self.weight**2).sum()) / len(self.weight) ** 2 + self.likely_bias**2
 
     def _off(self, weight: Array) -> float:
         """How far the predictions are off on average where it can be seen, with one standard error on top."""
@@ -215,6 +219,7 @@ def mean_with_interval(
     confidence: float = 0.95,
     event: float = 0.0,
     event_below: float = 0.0,
+    bias: float = 0.0,
 ) -> Estimate:
     """The mean of the terms; cases of one group count as one observation of their sum.
 
@@ -223,8 +228,9 @@ def mean_with_interval(
     V + s d at a distance d, with s = third moment / second moment of the terms, and the interval holds
     every value whose distance is below z standard deviations (a score interval), and the normal interval.
     `event` is how large such an event is upwards (`Logged.event`), `event_below` downwards, for a saving:
-    half a one is added to the moments of s, because a log in which none happened to agree with the new policy
-    shows nothing of it.
+    one is added to the moments of s, because a log in which none happened to agree with the new policy
+    shows nothing of it. `bias` is how far the mean is likely to be off for another reason
+    (`Logged.likely_bias`): it is no matter of chance, but independent of it, so squares are added.
     """
     values = np.asarray(terms, np.float64)
     if values.ndim != 1 or not values.size or not 0 < confidence < 1:
@@ -240,13 +246,14 @@ def mean_with_interval(
     spread = float((centred**2).sum()) * (count / (count - 1) if count > 1 else 1.0)
     z = float(norm.ppf(0.5 + confidence / 2))
     up, down = _reach(centred, spread, z, event), _reach(-centred, spread, z, event_below)
-    return Estimate(mean, mean - down / n, mean + up / n, float(np.sqrt(spread)) / n)
+    down, up = float(np.hypot(down / n, bias)), float(np.hypot(up / n, bias))
+    return Estimate(mean, mean - down, mean + up, float(np.sqrt(spread)) / n)
 
 
 def _reach(centred: Array, spread: float, z: float, event: float) -> float:
     """How far above the sum of the terms the interval reaches."""
-    second = float((centred**2).sum()) + EVENTS * event**2
-    size = (float((centred**3).sum()) + EVENTS * event**3) / second if second > 0 else 0.0
+    second = float((centred**2).sum()) + event**2
+    size = (float((centred**3).sum()) + event**3) / second if second > 0 else 0.0
     shift = z**2 * size / 2
     # what varies for other reasons than rare events varies to both sides
     return max(shift + float(np.sqrt(z**2 * spread + shift**2)), z * float(np.sqrt(spread)))

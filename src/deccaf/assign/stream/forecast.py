@@ -1,8 +1,8 @@
 """What the rest of a day will bring: cases like those of past days, and how many of them.
 
 How many is never sure. The day's number is `arrivals` times a factor that is 1 on average (of a gamma
-distribution), and the share of it that has come by now is that of past days, give or take (a beta
-distribution): both are corrected by how many have come (`Forecast.outlook`).
+distribution, on some days a wide one), and the share of it that has come by now is that of past days, give or
+take (a beta distribution): both are corrected by how many have come (`Forecast.outlook`).
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import gammaln
 from scipy.stats import beta, gamma
 
 from deccaf.assign.exact.scan import Floats, Ints
 from deccaf.errors import ConfigError, DataError
 
 FEWEST = 50  # rows that stand for the rest of the day, however late it is
-FIRM_NUMBER = 16.0  # a day's number of cases is right to a quarter: so many cases may change one's mind
-FIRM_CLOCK = 200.0  # how alike days are in when their cases come, where the clock was kept,
+FIRM_NUMBER = np.array([64.0, 6.0])[:, None]  # a day's number of cases is right to an eighth,
+USUAL = np.array([0.7, 0.3])[:, None]  # on seven days of ten, and to two fifths on the others
+FIRM_CLOCK = 1_000.0  # how alike days are in when their cases come, where the clock was kept,
 LOOSE_CLOCK = 8.0  # where only the order of arrival was,
 EVEN_CLOCK = 32.0  # and where nothing was, and all hours are taken to be alike
 OUTLOOKS = 5  # equally likely numbers of cases still to come
@@ -101,12 +103,12 @@ class Forecast:
         firm = max(known, LOOSE_CLOCK) if len(self.at) else EVEN_CLOCK
         come = np.clip(beta.ppf(_GRID, firm * over, firm * (1.0 - over)), 1e-6, 1.0 - 1e-6)
         due = self.arrivals * come
-        # how likely the number that came is under each share, the factor of the day integrated out
-        log = FIRM_NUMBER * np.log(FIRM_NUMBER / (FIRM_NUMBER + due)) + seen * np.log(
-            due / (FIRM_NUMBER + due)
-        )
+        # how likely the number that came is for each share and kind of day, the day's factor integrated out
+        log = gammaln(FIRM_NUMBER + seen) - gammaln(FIRM_NUMBER) + np.log(USUAL)
+        log = log + FIRM_NUMBER * np.log(FIRM_NUMBER / (FIRM_NUMBER + due))
+        log = log + seen * np.log(due / (FIRM_NUMBER + due))
         chance = np.exp(log - log.max())
-        factor = gamma.ppf(_SPREAD[:, None], FIRM_NUMBER + seen) / (FIRM_NUMBER + due)
+        factor = gamma.ppf(_SPREAD[:, None, None], FIRM_NUMBER + seen) / (FIRM_NUMBER + due)
         left = (self.arrivals - due) * factor
         return np.maximum(_quantiles(left, np.broadcast_to(chance, left.shape)), 1.0)
 
