@@ -204,6 +204,26 @@ class History(RuleBasedStateMachine):
             kinds = tuple(rng.choices(self.here.kinds, k=rng.randint(2, 3)))
         self._send([self._request(rng, focus, kind) for kind in kinds])
 
+    @rule(seed=SEEDS)
+    def stale(self, seed: int) -> None:
+        """Two drafts for the same cases; the day goes on between their commits."""
+        rng = random.Random(seed)
+        known = set(self.ledgers[0].plans)
+        asked = self._request(rng, self._focus(rng), "plan")
+        for _ in range(2 * (asked.kind == "plan")):
+            self._send([asked])
+        drafts = sorted(set(self.ledgers[0].plans) - known)
+        for number in drafts:
+            self._send([Request("commit", {"number": number})])
+            rows = self.ledgers[0].plans[number].rows
+            for name in rows:
+                kind = rng.choice(
+                    [k for k in ("hand_back", "hand_back", "label", "person") if k in self.here.kinds]
+                )
+                self._send(
+                    [self._request(rng, (name, self.ledgers[0].cases[name].maker or rows[name]), kind)]
+                )
+
     def teardown(self) -> None:
         """At the end the ledger adds up; no claim is left for the next history."""
         if hasattr(self, "ledgers"):

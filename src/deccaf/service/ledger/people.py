@@ -43,7 +43,7 @@ _TURN = (
 
 def take_turn(connection: sa.Connection, name: str) -> None:
     """Changes of what one person has in hand take turns, until the transaction ends."""
-    connection.execute(_TURN, {"name": name})
+    connection.execute(_TURN, {"name": name}).all()  # rows left unread would keep a snapshot open
 
 
 def add_team(connection: sa.Connection, name: str, who: Actor, at: float) -> Team:

@@ -135,7 +135,7 @@ def take_turns(connection: sa.Connection, names: Iterable[str]) -> None:
         turns = sorted(
             int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], signed=True) for name in names
         )
-        connection.execute(_TURNS, {"turns": turns})
+        connection.execute(_TURNS, {"turns": turns}).all()
 
 
 def passes_by_itself(error: BaseException) -> bool:
