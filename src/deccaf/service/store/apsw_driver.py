@@ -27,6 +27,7 @@ from sqlite3 import (
 )
 from typing import Any
 from urllib.parse import quote
+from weakref import WeakSet
 
 import apsw
 
@@ -76,8 +77,11 @@ class Cursor:
         self.description, self.rowcount = None, -1
         self._begin()
         self._cursor.exec_trace = self._describe
-        with _translated():
-            self._cursor.execute(sql, values)
+        try:
+            with _translated():
+                self._cursor.execute(sql, values)
+        finally:
+            self._cursor.exec_trace = None  # a circle would keep the cursor until somebody sweeps
         self._count(self._connection.changes())
         return self
 
@@ -85,7 +89,6 @@ class Cursor:
         """Run a statement once for every row."""
         self.description, before = None, self._connection.total_changes()
         self._begin()
-        self._cursor.exec_trace = None
         with _translated():
             self._cursor.executemany(sql, rows)
         self._count(self._connection.total_changes() - before)
@@ -110,6 +113,11 @@ class Cursor:
         """Done with it, also where rows are left."""
         self._cursor.close(True)
 
+    def give_up(self) -> None:
+        """Let go of rows that nobody has fetched: they would keep an old state of the database in sight."""
+        self._cursor.close(True)
+        self._cursor = self._connection.cursor()
+
     def _describe(self, cursor: apsw.Cursor, sql: str, values: Any) -> bool:
         described = cursor.get_description()
         self.description = tuple((name, *(None,) * 6) for name, *_ in described) or None
@@ -131,12 +139,15 @@ class Connection:
             self.apsw = apsw.Connection(path, flags, statementcachesize=300)
         self.apsw.set_busy_timeout(round(1000 * busy_seconds))
         self._seconds, self._deadline = statement_seconds, 0.0
+        self._cursors: WeakSet[Cursor] = WeakSet()
         if statement_seconds is not None:
             self.apsw.set_progress_handler(lambda: time.monotonic() > self._deadline, _STEPS)
 
     def cursor(self) -> Cursor:
         """For one statement."""
-        return Cursor(self.apsw, self._begin)
+        made = Cursor(self.apsw, self._begin)
+        self._cursors.add(made)
+        return made
 
     def _begin(self) -> None:
         if self._seconds is not None:
@@ -155,11 +166,19 @@ class Connection:
         """End the transaction, if there is one."""
         if self.apsw.in_transaction:
             self.execute("COMMIT")
+        self._give_up_reading()
 
     def rollback(self) -> None:
         """Undo the transaction, if there is one."""
+        self._give_up_reading()
         if self.apsw.in_transaction:
             self.execute("ROLLBACK")
+
+    def _give_up_reading(self) -> None:
+        """A statement that has rows left would hold on to its state, and the next change be refused."""
+        if self.apsw.txn_state() != apsw.SQLITE_TXN_NONE:
+            for cursor in list(self._cursors):
+                cursor.give_up()
 
     def close(self) -> None:
         """End the connection."""
