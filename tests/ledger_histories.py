@@ -29,8 +29,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from deccaf import Costs
 from deccaf.estimator import DeCCaF
-from deccaf.service.decide import plans
-from deccaf.service.store import tables as t
+from deccaf.service.ledger import claims
+from ledger_client import http_of, read_record
 from ledger_model import MACHINE, Answer, Ledger, Request, Seat, Seen, explain
 from service_world import World, bearer, history, model_file, shift_body, world
 
@@ -205,9 +205,12 @@ class History(RuleBasedStateMachine):
         self._send([self._request(rng, focus, kind) for kind in kinds])
 
     def teardown(self) -> None:
-        """At the end the ledger adds up."""
-        if hasattr(self, "ledgers") and not self.broken:
+        """At the end the ledger adds up; no claim is left for the next history."""
+        if hasattr(self, "ledgers"):
+            self._send([Request("expire", {})])
             self._send([Request("report", {})])
+            while self._run_out():
+                pass
 
     # --- requests -----------------------------------------------------------------------------------------
 
@@ -239,6 +242,8 @@ class History(RuleBasedStateMachine):
         return kind
 
     def _keyed(self, request: Request) -> Request:
+        if request.kind == "expire":  # nobody asks for it
+            return request
         return replace(request, key=f"h{self.number}-{next(self.keys)}")
 
     def _new(self) -> str:
@@ -249,15 +254,14 @@ class History(RuleBasedStateMachine):
         return rng.choice([*usual, *usual, 1, "yes"])
 
     def _losses(self, rng: random.Random) -> dict[str, float]:
-        """People are better than the machine, which may get everything."""
+        """People are better than the machine, which may get half of the cases; the others can come to wait."""
+        machine = {MACHINE: 0.9} if rng.random() < 0.5 else {}
         people = rng.sample(self.people, rng.randint(1, 3))
-        return {MACHINE: 0.9, **{name: rng.choice(LOSSES) for name in people}}
+        return {**machine, **{name: rng.choice(LOSSES) for name in people}}
 
     def _case(self, rng: random.Random, name: str, maker: str) -> dict[str, Any]:
         known = rng.random() < 0.1
         losses = self._losses(rng)
-        if rng.random() < 0.5:
-            del losses[MACHINE]
         excluded = [maker] if rng.random() < 0.15 else []
         says = self._value(rng)
         return {"name": name if known else self._new(), "losses": losses, "says": says, "excluded": excluded}
@@ -285,7 +289,9 @@ class History(RuleBasedStateMachine):
 
     def _plan(self, rng: random.Random, name: str, maker: str) -> dict[str, Any]:
         cases = self.ledgers[0].cases
-        waiting = [n for n, c in cases.items() if c.status == "waiting" and MACHINE in c.losses]
+        waiting = [n for n, c in cases.items() if c.status == "waiting" and c.losses]
+        if rng.random() < 0.5:
+            waiting = waiting[: rng.randint(1, 2)]
         taken = [n for n, c in cases.items() if c.status != "waiting"]
         if taken and rng.random() < 0.1:
             waiting.append(rng.choice(taken))
@@ -315,6 +321,9 @@ class History(RuleBasedStateMachine):
     def _activate(self, rng: random.Random, name: str, maker: str) -> dict[str, Any]:
         which = rng.choice([0, 0, 1])
         return {"number": self.here.models[which], "classes": list(CLASSES[which])}
+
+    def _expire(self, *_: Any) -> dict[str, Any]:
+        return {}
 
     def _report(self, rng: random.Random, name: str, maker: str) -> dict[str, Any]:
         return {}
@@ -347,8 +356,16 @@ class History(RuleBasedStateMachine):
         if self.here.stop_at_findings:
             raise AssertionError(finding)
 
+    def _run_out(self) -> int:
+        """Claims run out, as the housekeeping of the service finds it after an hour; how many."""
+        service, later = self.here.desk.service, time.time() + 3600.0
+        return len(service.writer.submit(lambda c: claims.expire_claims(c, later, service.rng)).result(60))
+
     def _ask(self, request: Request, start: threading.Barrier) -> Answer:
-        method, path, content, kind = self._http(request)
+        if request.kind == "expire":
+            start.wait(30)
+            return Answer(200, json.dumps({"expired": self._run_out()}))
+        method, path, content, kind = http_of(request, self.shift)
         headers = {"Content-Type": kind}
         if request.key is not None:
             headers["Idempotency-Key"] = request.key
@@ -356,113 +373,10 @@ class History(RuleBasedStateMachine):
         found = self.clients[request.client].request(method, path, content=content, headers=headers)
         return Answer(found.status_code, found.text, "idempotency-replayed" in found.headers)
 
-    def _http(self, request: Request) -> tuple[str, str, str, str]:
-        args, post = request.args, "POST"
-        person = {} if request.client in self.people else {"expert": args.get("maker")}
-        body: dict[str, Any] = {}
-        method, path = post, ""
-        match request.kind:
-            case "case":
-                path, body = "/v1/cases", {**_case_json(*_triple(args)), "shift": self.shift}
-                body["excluded"] = args["excluded"]
-            case "bulk":
-                path, body = "/v1/cases/bulk", {"cases": [_case_json(*case) for case in args["cases"]]}
-            case "import_file":
-                rows = "".join(f"{name},1.5,web\n" for name in args["names"])
-                return post, "/v1/imports", f"case_id,amount,channel\n{rows}", "text/csv"
-            case "label":
-                rows_ = [{"case_id": name, "label": value} for name, value in args["labels"].items()]
-                path, body = "/v1/labels", {"labels": rows_}
-            case "next_case":
-                path, body = "/v1/queue/next", person
-            case "decide":
-                path, body = f"/v1/cases/{args['name']}/decision", {"decision": args["decision"], **person}
-            case "hand_back":
-                path, body = f"/v1/cases/{args['name']}/hand-back", person
-            case "plan":
-                path, body = "/v1/plans", {"shift": self.shift, "case_ids": args["names"]}
-            case "commit" | "discard":
-                path = f"/v1/plans/{args['number']}/{request.kind}"
-            case "roster":
-                method, path = "PUT", f"/v1/shifts/{self.shift}/roster/{args['maker']}"
-                body = {key: args[key] for key in ("capacity", "absent", "release")}
-            case "shift":
-                method, path, body = "PATCH", f"/v1/shifts/{self.shift}", {"state": args["state"]}
-            case "person":
-                method, path, body = "PATCH", f"/v1/experts/{args['maker']}", {"active": args["active"]}
-            case "team":
-                path, body = "/v1/teams", {"name": args["name"]}
-            case "activate":
-                path = f"/v1/models/{args['number']}/activate"
-            case "report":
-                return "GET", "/v1/reports/ledger", "", "application/json"
-        return method, path, json.dumps(body), "application/json"
-
     def _seen(self) -> Seen:
         """What is on record of this history; nothing runs meanwhile."""
-        return self.here.desk.service.read(self._read)
-
-    def _read(self, connection: sa.Connection) -> Seen:
-        k, a, s = t.cases.c, t.assignments.c, t.shifts.c
-        mine = k.case_id.like(f"c{self.number}-%")
-        live = {
-            row.case_id: (row.maker, row.state)
-            for row in connection.execute(
-                sa.select(*a["case_id", "maker", "state"]).where(
-                    a.state.in_(t.LIVE), a.case_id.like(f"c{self.number}-%")
-                )
-            )
-        }
-        decided = dict(
-            connection.execute(
-                sa.select(*t.decisions.c["case_id", "decision"]).where(
-                    t.decisions.c.case_id.like(f"c{self.number}-%")
-                )
-            ).all()
-        )
-        trail: dict[str, list[Any]] = {}
-        labels = sa.select(*t.labels.c["case_id", "label"]).where(
-            t.labels.c.case_id.like(f"c{self.number}-%")
-        )
-        for case_id, label in connection.execute(labels.order_by(t.labels.c.id)):
-            trail.setdefault(case_id, []).append(json.loads(label))
-        cases = {}
-        for row in connection.execute(sa.select(t.cases).where(mine)):
-            label = None if row.label is None else json.loads(row.label)
-            said = trail.get(row.case_id, [])
-            if label != (said[-1] if said else None):
-                said = [*said, f"but the case says {label!r}"]
-            decision = decided.get(row.case_id)
-            cases[row.case_id] = (
-                row.status,
-                *live.get(row.case_id, (None, None)),
-                sorted(json.loads(row.excluded)),
-                None if decision is None else json.loads(decision),
-                tuple(said),
-            )
-        r = t.roster.c
-        seats = {
-            row.maker: (row.capacity, row.used, row.absent)
-            for row in connection.execute(sa.select(t.roster).where(r.shift_id == self.shift))
-        }
-        p = t.plans.c
-        states = dict(connection.execute(sa.select(*p["id", "state"]).where(p.shift_id == self.shift)).all())
-        prices = connection.execute(
-            sa.select(*t.pricings.c["makers", "prices"])
-            .join_from(t.shifts, t.pricings, s.pricing_id == t.pricings.c.id)
-            .where(s.id == self.shift)
-        ).one()
-        drafts = {n: self._rows(connection, n) for n, state in states.items() if state == "draft"}
-        return Seen(
-            cases, seats, states, dict(zip(json.loads(prices[0]), json.loads(prices[1]), strict=True)), drafts
-        )
-
-    def _rows(self, connection: sa.Connection, number: int) -> dict[str, str]:
-        known = self.ledgers[0].plans.get(number)
-        if known is not None:
-            return known.rows
-        draft = plans.open_draft(connection, number)
-        return {row.case_id: row.maker for row in draft.rows(0, 1000)}
+        prefix, known = f"c{self.number}-", self.ledgers[0].plans
+        return self.here.desk.service.read(lambda c: read_record(c, prefix, self.shift, known))
 
 
 KINDS = (
@@ -479,6 +393,7 @@ KINDS = (
     *["roster"] * 2,
     "shift",
     "person",
+    "expire",
     "team",
     "activate",
 )
@@ -488,6 +403,9 @@ CLASHES: tuple[tuple[str, ...], ...] = (
     ("next_case", "decide"),
     ("next_case", "hand_back"),
     ("next_case", "roster"),
+    ("next_case", "expire"),
+    ("decide", "expire", "next_case"),
+    ("hand_back", "expire"),
     ("decide", "decide", "hand_back"),
     ("hand_back", "hand_back"),
     ("label", "label", "label"),
@@ -511,14 +429,6 @@ CLASHES: tuple[tuple[str, ...], ...] = (
 
 def _same(requests: Sequence[Request]) -> bool:
     return len(requests) > 1 and requests[0].key is not None
-
-
-def _triple(args: Any) -> tuple[str, dict[str, float], Any]:
-    return args["name"], args["losses"], args["says"]
-
-
-def _case_json(name: str, losses: dict[str, float], says: Any) -> dict[str, Any]:
-    return {"case_id": name, "losses": losses, "machine_decision": says}
 
 
 def model_bytes(model: DeCCaF, folder: Path) -> bytes:

@@ -233,6 +233,8 @@ class Ledger:
             raise RefusedError(409, "shift-closed")
         if any(name not in self.cases or self.cases[name].status != "waiting" for name in names):
             raise RefusedError(409, "not-waiting")
+        if answer.status == 409 and any(MACHINE not in self.cases[name].losses for name in names):
+            raise RefusedError(409, "no-feasible-plan")  # perhaps there is no room: nobody solves plans here
         number = answer.body.get("id", 0)
         rows = seen.drafts.get(number, {})
         for name, maker in rows.items():
@@ -295,6 +297,12 @@ class Ledger:
             for name in sorted(self._held(maker, "assigned", "claimed"), key=lambda n: -self.cases[n].turn):
                 self._move(name)
         return 200, {"active": active}
+
+    def expire(self, **_: Any) -> Any:
+        claimed = [name for name, c in self.cases.items() if c.state == "claimed"]
+        for name in sorted(claimed, key=lambda name: self.cases[name].turn):
+            self._move(name)
+        return 200, {"expired": len(claimed)}
 
     def team(self, name: str, **_: Any) -> Any:
         if name in self.teams:

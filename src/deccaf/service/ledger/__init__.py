@@ -16,7 +16,8 @@
 | `versions` | model files and which one is in force |
 | `check` | whether everything adds up |
 
-Whoever takes or gives back capacity locks the shift first (`desk.open_desk`), then assignments, then
-cases; so changes of one shift take turns, and no two wait for each other in a circle. Counting is done by
-conditional updates, with constraints of the database behind them.
+Locks are taken in one order, so that no two changes wait for each other in a circle: the idempotency key
+(`store.idempotency.earlier`), the person whose claim it is (`people.take_turn`), the shift
+(`desk.open_desk`, whoever takes or gives back capacity), assignments, cases (`case_records.lock`, by id).
+Counting is done by conditional updates, with constraints of the database behind them.
 """

@@ -22,8 +22,13 @@ _KNOWN = sa.select(t.cases.c.case_id).where(t.cases.c.case_id.in_(sa.bindparam("
 _LOCKED_AT_ONCE = 5_000
 _STANDING = sa.select(
     *t.cases.c["case_id", "status", "excluded"], t.cases.c.label.is_not(None).label("is_labelled")
-).where(t.cases.c.case_id.in_(sa.bindparam("ids", expanding=True)))
-_LOCK = _STANDING.order_by(t.cases.c.case_id.collate("C")).with_for_update(key_share=True)
+)
+_READ = _STANDING.where(t.cases.c.case_id.in_(sa.bindparam("ids", expanding=True)))
+_LOCK = (
+    _STANDING.where(t.cases.c.case_id == sa.any_(sa.bindparam("ids", type_=sa.ARRAY(sa.Text))))
+    .order_by(t.cases.c.case_id.collate("C"))
+    .with_for_update(key_share=True)
+)
 _ADD = sa.insert(t.cases)
 _BRIEF = sa.select(*t.cases.c["id", "case_id", "status", "arrived_at", "label"])
 
@@ -119,7 +124,7 @@ def lock(connection: sa.Connection, case_ids: Iterable[str]) -> dict[str, Standi
     """
     found: dict[str, Standing] = {}
     wanted = sorted(case_ids)  # the order of the collation "C"
-    query = _LOCK if connection.dialect.name == "postgresql" else _STANDING  # SQLite has one writer at a time
+    query = _LOCK if connection.dialect.name == "postgresql" else _READ  # SQLite has one writer at a time
     for start in range(0, len(wanted), _LOCKED_AT_ONCE):
         rows = connection.execute(query, {"ids": wanted[start : start + _LOCKED_AT_ONCE]})
         found |= {row.case_id: Standing(row.status, row.excluded, row.is_labelled) for row in rows}

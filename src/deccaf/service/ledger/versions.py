@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from deccaf.service.errors import conflict, not_found
 from deccaf.service.ledger import trail
+from deccaf.service.store import database
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
 from deccaf.service.store.listing import Cut, Page, read_page
@@ -81,6 +82,7 @@ def put_in_force(
     connection: sa.Connection, model_id: int, who: Actor, at: float, kind: str = "activate"
 ) -> None:
     """Make a version the one that scores cases."""
+    database.take_turns(connection, ["the model in force"])
     if connection.execute(sa.select(t.models.c.id).where(t.models.c.id == model_id)).scalar() is None:
         raise not_found("model", model_id)
     connection.execute(
@@ -94,6 +96,7 @@ def roll_back(connection: sa.Connection, who: Actor, at: float) -> int:
 
     Going back twice goes back twice: activations that a roll-back undid are skipped.
     """
+    database.take_turns(connection, ["the model in force"])
     stack: list[int] = []
     for activation in activations(connection):
         if activation.kind == "roll back":

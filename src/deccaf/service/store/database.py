@@ -6,8 +6,9 @@ SQLite runs in write-ahead mode: readers see one state and hold no writer up. Ev
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -27,6 +28,7 @@ BUSY_SECONDS = 30
 STATEMENT_SECONDS = 60.0
 """A statement of the service that takes longer is stopped: whoever asked has gone."""
 POOL = 8
+_TURNS = sa.text("SELECT pg_advisory_xact_lock(turn) FROM unnest(CAST(:turns AS bigint[])) AS turn")
 _SERIALIZATION = {"40001", "40P01"}
 
 Trouble = Literal["disk-full", "read-only", "damaged", "too-long"]
@@ -121,6 +123,19 @@ def in_transaction(connection: sa.Connection) -> bool:
     """Whether what was changed can still be committed: some errors of SQLite end the transaction."""
     driver = connection.connection.dbapi_connection
     return driver.in_transaction if isinstance(driver, apsw_driver.Connection) else True
+
+
+def take_turns(connection: sa.Connection, names: Iterable[str]) -> None:
+    """Wait for all who change what these names stand for; others wait until this transaction ends.
+
+    Names that are asked for together are taken in one order, so that no two wait for each other in a circle.
+    SQLite has one writer at a time anyway.
+    """
+    if connection.dialect.name == "postgresql":
+        turns = sorted(
+            int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], signed=True) for name in names
+        )
+        connection.execute(_TURNS, {"turns": turns})
 
 
 def passes_by_itself(error: BaseException) -> bool:

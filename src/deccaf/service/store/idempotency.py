@@ -6,7 +6,6 @@ anything else: whoever sends the same key at the same moment waits there, and ge
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from deccaf.service.errors import RefusedError
+from deccaf.service.store import database
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
 
@@ -44,9 +44,6 @@ class Answer:
         return cls(status, json.dumps(content, ensure_ascii=True, allow_nan=False))
 
 
-_TURN = sa.text("SELECT pg_advisory_xact_lock(turn) FROM unnest(CAST(:turns AS bigint[])) AS turn")
-
-
 def earlier(connection: sa.Connection, calls: Sequence[Call], *, wait: bool = True) -> list[Answer | None]:
     """The answer that each call got before, if it did; the same key with another content is refused.
 
@@ -55,8 +52,8 @@ def earlier(connection: sa.Connection, calls: Sequence[Call], *, wait: bool = Tr
     wanted = {(call.actor.key_id, call.key) for call in calls if call.key is not None}
     if not wanted:
         return [None] * len(calls)
-    if wait and connection.dialect.name == "postgresql":  # SQLite has one writer at a time anyway
-        connection.execute(_TURN, {"turns": sorted(_turn(*pair) for pair in wanted)})
+    if wait:
+        database.take_turns(connection, [f"answer {key_id} {key}" for key_id, key in wanted])
     c = t.answers.c
     query = sa.select(t.answers).where(
         c.key_id.in_({key_id for key_id, _ in wanted}), c.idempotency_key.in_({key for _, key in wanted})
@@ -93,11 +90,6 @@ def again(call: Call, first: Call, answer: Answer | Exception) -> Answer | Excep
     if call.request != first.request:
         return _reused(call)
     return replace(answer, replayed=True) if isinstance(answer, Answer) else answer
-
-
-def _turn(key_id: int | None, key: str | None) -> int:
-    """The number of a key's lock; locks are taken in this order, so that nobody waits in a circle."""
-    return int.from_bytes(hashlib.sha256(f"answer {key_id} {key}".encode()).digest()[:8], signed=True)
 
 
 def _same(call: Call, row: Any) -> Answer | None:

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Response
 
 from deccaf.data.costs import MACHINE
+from deccaf.service.ledger import people
 from deccaf.service.monitor.expert_report import ErrorsByTruth, ExpertReport
 from deccaf.service.monitor.team_report import CostCurve, Disagreement, cost_curves
 from deccaf.service.web.common import Here
@@ -54,16 +55,20 @@ def team(here: Here, visitor: LeadHere) -> Response:
     """Everybody's record, with intervals."""
     model = here.models.active
 
-    def look(connection: sa.Connection) -> tuple[list[Record], list[CostCurve], Disagreement | None]:
+    def look(
+        connection: sa.Connection,
+    ) -> tuple[list[Record], set[str], list[CostCurve], Disagreement | None]:
         records = [Record.of(row) for row in here.records.read(connection, time.time())[0]]
+        out_of_use = {person.name for person in people.list_experts(connection) if not person.active}
         if model is None:
-            return records, [], None
-        return records, cost_curves(connection, model), here.disagreements.read(connection, model)
+            return records, out_of_use, [], None
+        curves = cost_curves(connection, model)
+        return records, out_of_use, curves, here.disagreements.read(connection, model)
 
-    records, curves, matrix = here.read(look)
+    records, out_of_use, curves, matrix = here.read(look)
     bars = [record.bar for record in records]
-    people = [r.errors for r in records if r.errors.labelled and r.name != MACHINE]
-    mean = sum(e.wrong for e in people) / sum(e.labelled for e in people) if people else None
+    theirs = [r.errors for r in records if r.errors.labelled and r.name != MACHINE]
+    mean = sum(e.wrong for e in theirs) / sum(e.labelled for e in theirs) if theirs else None
     return page(
         "team.html",
         visitor,
@@ -72,6 +77,7 @@ def team(here: Here, visitor: LeadHere) -> Response:
         most=max([min(bar.high, 1.0) for bar in bars if bar.rate is not None] or [1.0]),
         bars=bars,
         records=records,
+        out_of_use=out_of_use,
         curves=curves,
         matrix=matrix,
         disagreement=None if matrix is None else _most_and_least(matrix),

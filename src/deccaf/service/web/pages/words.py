@@ -81,6 +81,8 @@ def cost_finding(cost: float, machine: float | None, chance: float | None) -> st
 
 def next_hour(load: MakerLoad, worth: float) -> str:
     """What one more hour of somebody would save."""
+    if not load.active:
+        return f"{load.maker} is out of use and gets no cases."
     if load.absent:
         return f"{load.maker} is away today."
     if not worth:
