@@ -3,7 +3,7 @@
 # make lint        ruff and mypy
 # make reference   write the generated pages, docs/commands.md and docs/api.md
 # make wheel       build the package into dist
-# make soak        the service under kills, races, restarts and hostile requests, in full; an hour or two
+# make soak        the service under kills, races, restarts, lost power, a million cases; half a day
 # make lock        resolve the dependencies anew (needs uv)
 #
 # Each creates .venv on first use, with all extras; Python 3.11 or newer, pip and make are all it needs.

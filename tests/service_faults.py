@@ -10,18 +10,24 @@ import random
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
+from deccaf.service.imports import past_import
+from deccaf.service.jobs.kinds import ask
+from deccaf.service.jobs.learning import SETTING
 from deccaf.service.ledger.check import check
 from deccaf.service.store import database
 from deccaf.service.store import tables as t
+from deccaf.service.store.keys import Actor
+from deccaf.service.store.settings import write_setting
 from service_databases import Postgres
 from service_processes import Client, Server
-from service_world import EXPERTS, first_key, shift_body
+from service_world import EXPERTS, first_key, history, shift_body
 
 
 @dataclass
@@ -37,7 +43,7 @@ def set_up(client: Client, capacity: dict[str, int]) -> int:
     """A team of three and a running shift."""
     assert client.call("POST", "/v1/teams", {"name": "desk"})[0] == 201
     for name in EXPERTS:
-        assert client.call("POST", "/v1/experts", {"name": name, "team": "desk"})[0] == 201
+        assert client.call("POST", "/v1/experts", {"name": name, "team": "desk"})[0] in (201, 409)
     status, _, shift = client.call("POST", "/v1/shifts", shift_body(capacity))
     assert status == 201, shift
     return int(shift["id"])
@@ -132,32 +138,151 @@ class Streamers:
                 break
 
 
-def kills(url: str, log: Path, count: int, clients: int = 4, seed: int = 0) -> Facts:
-    """SIGKILL the service at random moments of streaming and planning."""
+def kills(url: str, log: Path, count: int, clients: int = 4, seed: int = 0, jobs: bool = False) -> Facts:
+    """SIGKILL the service at random moments of streaming, planning and importing, and of jobs."""
     facts, rng = Facts(), random.Random(seed)
     secret = first_key(url)
+    if jobs:
+        enter_history(url)
     server = Server(url, log)
-    server.start()
-    lead = Client(server.port, secret)
-    set_up(lead, {"ann": 10_000, "bob": 40, "cat": 10})
+    server.start(wait=180)
+    set_up(Client(server.port, secret), {"ann": 100_000, "bob": 40, "cat": 10})
     streamers = Streamers([server.port], secret, clients, {201, 202})
-    ended = threading.Event()
-    planned: dict[str, int] = {}
-    planner = threading.Thread(target=_plan_for_ever, args=(server.port, secret, ended, planned, facts))
-    planner.start()
+    ended, planned, imported = threading.Event(), dict[str, int](), dict[int, int]()
+    others = [
+        threading.Thread(target=_plan_for_ever, args=(server.port, secret, ended, planned, facts)),
+        threading.Thread(target=_import_for_ever, args=(server.port, secret, ended, imported, facts)),
+    ]
+    if jobs:
+        others.append(threading.Thread(target=_fit_for_ever, args=(server.port, secret, url, ended, facts)))
+    for thread in others:
+        thread.start()
     for _ in range(count):
         time.sleep(rng.uniform(0.05, 0.8))
-        server.kill()
+        if rng.random() < 0.5:
+            server.kill_all()
+        else:
+            server.kill()
         facts.seconds.append(server.start(wait=180))
         facts.counts["kills"] += 1
     time.sleep(0.3)
     ended.set()
-    planner.join(120)
+    for thread in others:
+        thread.join(600)
     streamers.stop()
     facts.wrong += streamers.wrong
+    if jobs:
+        _finish_jobs(server.port, secret, facts)
     compare(url, streamers.answered, facts)
-    server.kill()
+    server.kill_all()
     _compare_plans(url, planned, facts)
+    _compare_imports(url, imported, facts)
+    return facts
+
+
+def enter_history(url: str, rows: int = 240) -> None:
+    """Decided and labelled cases to learn from, and what errors cost."""
+    engine = database.connect(url)
+    past = past_import.check_past(history(rows).rename(columns={"expert": "expert_id"}))
+    with database.writing(engine) as connection:
+        past_import.enter_past(connection, past, "past.csv", Actor(1), time.time())
+        write_setting(connection, SETTING, {"costs": {"false_positive": 0.2, "false_negative": 1.0}})
+    engine.dispose()
+
+
+def _import_for_ever(
+    port: int, secret: str, ended: threading.Event, imported: dict[int, int], facts: Facts
+) -> None:
+    client, number = Client(port, secret), 0
+    while not ended.is_set():
+        number += 1
+        rows = "".join(f"i{number}-{k},{k}\n" for k in range(25))
+        body, deadline = f"case_id,amount\n{rows}".encode(), time.monotonic() + 300
+        status, found = client.until_answered("POST", "/v1/imports", body, f"import-{number}", deadline)
+        if status == 201:
+            imported[found["id"]] = found["accepted"]
+        else:
+            facts.wrong.append(f"import: {status} {found}")
+
+
+def _compare_imports(url: str, imported: dict[int, int], facts: Facts) -> None:
+    """Every file that was entered is whole, and those that were acknowledged are there."""
+    engine = database.connect(url)
+    c, i = t.cases.c, t.imports.c
+    with database.reading(engine) as connection:
+        query = sa.select(c.import_id, sa.func.count()).group_by(c.import_id)
+        found: dict[int, int] = dict(connection.execute(query).all())
+        entered: dict[int, int] = dict(connection.execute(sa.select(i.id, i.accepted)).all())
+    engine.dispose()
+    facts.counts["imports"] += len(imported)
+    for number, accepted in {**entered, **imported}.items():
+        if found.get(number) != accepted or entered.get(number) != accepted:
+            facts.wrong.append(f"import {number} has {found.get(number)} of {accepted} cases")
+
+
+def _fit_for_ever(port: int, secret: str, url: str, ended: threading.Event, facts: Facts) -> None:
+    """Refits and backtests, one after the other, however often they are killed."""
+    client, number = Client(port, secret), 0
+    engine = database.connect(url)
+    while not ended.is_set():
+        number += 1
+        deadline = time.monotonic() + 300
+        client.until_answered("POST", "/v1/models/refit", {"activate": False}, f"refit-{number}", deadline)
+        if number % 3 == 1:
+            with suppress(Exception), database.writing(engine) as connection:
+                ask(connection, "backtest", {"name": "backtest"}, Actor(1), time.time())
+        facts.counts["jobs asked for"] += 1
+        ended.wait(1.0)
+    engine.dispose()
+
+
+def _finish_jobs(port: int, secret: str, facts: Facts) -> None:
+    """All jobs end, and one that nobody disturbs is done."""
+    client, deadline = Client(port, secret), time.monotonic() + 600
+    for last in (False, True):
+        if last:
+            client.until_answered("POST", "/v1/models/refit", {}, "the-last-refit", deadline)
+        while time.monotonic() < deadline:
+            jobs = client.until_answered("GET", "/v1/jobs?limit=1000", None, "jobs", deadline)[1]["items"]
+            if all(job["state"] in ("done", "failed") for job in jobs):
+                break
+            time.sleep(0.5)
+        else:
+            facts.wrong.append(f"a job never ends: {jobs[-1]}")
+            return
+    for job in jobs:
+        facts.counts[f"jobs {job['state']}"] += 1
+        if job["state"] == "failed" and "gave up after 3 attempts" not in str(job["result"]):
+            facts.wrong.append(f"job {job['id']}, {job['kind']}: {job['result']}")
+    if jobs[-1]["state"] != "done":
+        facts.wrong.append(f"the last refit was disturbed by nobody: {jobs[-1]}")
+
+
+def refits_through_restarts(postgres: Postgres, url: str, log: Path, count: int) -> Facts:
+    """PostgreSQL restarts while a refit reads, learns and writes: the refit is done all the same."""
+    facts, rng = Facts(), random.Random(3)
+    secret = first_key(url)
+    enter_history(url)
+    server = Server(url, log)
+    server.start(wait=180)
+    client = Client(server.port, secret)
+    for number in range(count):
+        deadline = time.monotonic() + 300
+        client.until_answered("POST", "/v1/models/refit", {}, f"refit-{number}", deadline)
+        for _ in range(rng.randrange(1, 4)):  # somewhere among reading, learning and writing
+            time.sleep(rng.uniform(0.2, 4.0))
+            postgres.restart()
+            facts.counts["restarts"] += 1
+        while time.monotonic() < deadline:
+            job = client.until_answered("GET", "/v1/jobs?limit=1000", None, "jobs", deadline)[1]["items"][-1]
+            if job["state"] in ("done", "failed"):
+                break
+            time.sleep(0.2)
+        facts.counts[str(job["state"])] += 1
+        if job["state"] != "done":
+            facts.wrong.append(f"refit {number}: {job['state']}, {job['result']}")
+    server.stop()
+    facts.wrong += ledger_faults(url)
     return facts
 
 

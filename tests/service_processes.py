@@ -29,7 +29,9 @@ class Server:
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "DECCAF_DATABASE": self.url}
         began = time.monotonic()
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                command, env=environment, stdout=log, stderr=log, start_new_session=True
+            )
         while True:
             if ready(self.port):
                 return time.monotonic() - began
@@ -40,6 +42,13 @@ class Server:
     def kill(self) -> None:
         """SIGKILL: no time to finish anything."""
         self._end(signal.SIGKILL)
+
+    def kill_all(self) -> None:
+        """The same with everything that it has started: readers of files, fits, backtests."""
+        assert self._process is not None
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self.kill()
 
     def stop(self) -> None:
         """The polite way."""
@@ -94,12 +103,14 @@ class Client:
     def call(
         self, method: str, path: str, body: Any = None, key: str | None = None, timeout: float = 30.0
     ) -> tuple[int, dict[str, str], Any]:
-        """Status, headers and JSON body."""
+        """Status, headers and JSON body; a body of bytes is sent as a CSV file."""
         headers = self._headers if key is None else {**self._headers, "Idempotency-Key": key}
+        if isinstance(body, bytes):
+            headers = {**headers, "Content-Type": "text/csv"}
         if self._connection is None:
             self._connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=timeout)
         try:
-            data = None if body is None else json.dumps(body)
+            data = body if body is None or isinstance(body, bytes) else json.dumps(body)
             self._connection.request(method, path, data, headers)
             answer = self._connection.getresponse()
             text = answer.read()
@@ -109,6 +120,17 @@ class Client:
         found = {name.lower(): value for name, value in answer.getheaders()}
         kind = found.get("content-type", "")
         return answer.status, found, json.loads(text) if "json" in kind else text
+
+    def sign_in(self, secret: str) -> None:
+        """Pages too, from now on."""
+        self._headers.pop("Cookie", None)
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60.0)
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        connection.request("POST", "/sign-in", f"key={secret}", form)
+        answer = connection.getresponse()
+        answer.read()
+        self._headers["Cookie"] = str(answer.getheader("set-cookie")).split(";")[0]
+        connection.close()
 
     def until_answered(self, method: str, path: str, body: Any, key: str, deadline: float) -> tuple[int, Any]:
         """Send with a key, again and again through crashes and 503s, until there is an answer."""

@@ -77,6 +77,20 @@ def test_readers_hold_no_writer_up_and_see_one_state(desk: World) -> None:
         assert reader.execute(count).scalar_one() == before + 10
 
 
+def test_rows_that_nobody_fetched_hold_no_later_change_up(desk: World) -> None:
+    engine = desk.service.engine
+    hold(engine, 0, 50)
+    kept = []
+    for end in (database.writing, database.reading):
+        with end(engine) as connection:
+            kept.append(connection.execute(sa.select(t.cases)))
+            kept[-1].fetchone()
+    hold(engine, 50, 10)
+    for _ in range(database.POOL):  # whichever connection it is
+        with database.writing(engine) as connection:
+            connection.execute(sa.update(t.cases).where(t.cases.c.case_id == "c1").values(label="1"))
+
+
 def test_every_commit_is_flushed(desk: World) -> None:
     with database.reading(desk.service.engine) as connection:
         modes = [

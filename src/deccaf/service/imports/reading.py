@@ -15,6 +15,7 @@ import multiprocessing.connection
 import resource
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,8 @@ def _confined(
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_ROWS, MOST_ROWS))
     pa.set_cpu_count(1)
-    answer.send_bytes(json.dumps(_attempt(work, arguments)).encode())
+    with suppress(OSError):  # whoever asked was killed
+        answer.send_bytes(json.dumps(_attempt(work, arguments)).encode())
 
 
 def _attempt(work: Callable[..., Any], arguments: tuple[Any, ...]) -> dict[str, Any]:

@@ -15,6 +15,7 @@
 | `labels` | what the truth turned out to be |
 | `versions` | model files and which one is in force |
 | `check` | whether everything adds up |
+| `backup` | backups of SQLite, taken while the service runs, checked and restored |
 
 Locks are taken in one order, so that no two changes wait for each other in a circle: the idempotency key
 (`store.idempotency.earlier`), the person whose claim it is (`people.take_turn`), the shift

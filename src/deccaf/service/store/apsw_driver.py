@@ -78,8 +78,11 @@ class Cursor:
         self.description, self.rowcount = None, -1
         self._begin()
         self._cursor.exec_trace = self._describe
-        with _translated():
-            self._cursor.execute(sql, values)
+        try:
+            with _translated():
+                self._cursor.execute(sql, values)
+        finally:
+            self._cursor.exec_trace = None  # a circle would keep the cursor until somebody sweeps
         self._count(self._connection.changes())
         return self
 
@@ -87,7 +90,6 @@ class Cursor:
         """Run a statement once for every row."""
         self.description, before = None, self._connection.total_changes()
         self._begin()
-        self._cursor.exec_trace = None
         with _translated():
             self._cursor.executemany(sql, rows)
         self._count(self._connection.total_changes() - before)
