@@ -156,7 +156,7 @@ def simulated(world: int, people: int, newcomers: int = 12) -> list[dict[str, ob
     return rows
 
 
-def viper(folder: Path, folds: int) -> list[dict[str, object]]:
+def viper(folder: Path, folds: int, newcomers: int) -> list[dict[str, object]]:
     """Each radiologist left out of the model; half of the women to learn from, half to plan."""
     cases = Cases.read(folder / "cases.parquet", columns=Columns(group=("group",)), require=("label",))
     log = pd.read_parquet(folder / "decisions.parquet")
@@ -172,7 +172,7 @@ def viper(folder: Path, folds: int) -> list[dict[str, object]]:
         classifier = CaseClassifier(parts=("logistic",)).fit(
             cases.features.iloc[train], truth[train], group=cases.groups["group"].iloc[train]
         )
-        for name in table.columns:
+        for name in table.columns[:newcomers]:
             rng = np.random.default_rng([fold, len(rows)])
             mine = np.isin(at, train) & (who != name)
             model = DecisionModel(parts=PARTS).fit(
@@ -224,6 +224,7 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--worlds", type=int, default=6)
     parser.add_argument("--folds", type=int, default=1, help="halves of the women to test on")
+    parser.add_argument("--radiologists", type=int, default=29, help="how many are newcomers in turn")
     parser.add_argument("--people", type=int, default=16)
     parser.add_argument("--data", type=Path, default=VIPER)
     parser.add_argument("--only", choices=("team", "viper"))
@@ -236,7 +237,7 @@ def main(arguments: list[str]) -> None:
                 row for k in range(options.worlds) for row in simulated(k, options.people)
             ]
         if options.only != "team" and options.data.exists():
-            found["VIPER"] = viper(options.data, options.folds)
+            found["VIPER"] = viper(options.data, options.folds, options.radiologists)
     for name, rows in found.items():
         table = pd.DataFrame(rows)
         wide = table.pivot_table(["log-loss", "cost"], "decisions", "way", "mean").swaplevel(axis=1)
