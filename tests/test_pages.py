@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from deccaf.service.core import Service
-from deccaf.service.monitor.shift_report import MakerLoad
+from deccaf.service.reports.shift_report import MakerLoad
 from deccaf.service.store.sessions import SESSION_SECONDS
 from deccaf.service.web.app import create_app
 from deccaf.service.web.pages import routers, today
@@ -310,7 +310,7 @@ def _wait_for_model(lead: Person) -> None:
 
 
 def test_an_hour_saves_no_more_than_is_at_stake() -> None:
-    load = MakerLoad("ann", 10, 10, False, 5, 1.0, price=2.0)
+    load = MakerLoad("ann", 10, 10, absent=False, active=True, decided=5, expected_loss=1.0, price=2.0)
     assert today.Person(load, per_hour=36_000.0, left=400, at_stake=712.0).hour == 712.0
     assert today.Person(load, per_hour=36_000.0, left=3, at_stake=712.0).hour == 6.0
     assert today.Person(load, per_hour=4.0, left=400, at_stake=712.0).hour == 8.0

@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 
 from deccaf import ConfigError, DataError
 from deccaf.cli import app
+from deccaf.service import backup
 from deccaf.service.core import Service
-from deccaf.service.ledger import backup, case_records
+from deccaf.service.ledger import case_records
 from deccaf.service.ledger.case_records import Arrival
 from deccaf.service.store import condition, database
 from deccaf.service.store import tables as t

@@ -276,7 +276,7 @@ def test_a_model_without_decisions_has_only_the_machine(world: World) -> None:
 
 def test_labels_that_are_not_known_yet_are_counted(world: World) -> None:
     truth = pd.Series(world.truth, dtype="Int64").mask(np.arange(1500) > 1400)
-    with pytest.warns(UserWarning) as said:
+    with pytest.warns(DeccafWarning) as said:
         model = DeCCaF(COSTS, case_parts=("logistic",), decision_parts=("rates",)).fit(
             world.features, truth, expert=world.expert, decision=world.decision
         )

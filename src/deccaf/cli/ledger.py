@@ -36,7 +36,7 @@ def backup(
     For SQLite. On PostgreSQL take `pg_dump`, as docs/service.md says.
     """
     with extra("service", "deccaf ledger"):
-        from deccaf.service.ledger import backup as backups
+        from deccaf.service import backup as backups
     size = backups.back_up(_url(database), file)
     say(f"{file}: {size / 1e6:,.1f} MB, checked and sound. Keep it where this machine's disk is not.")
 
@@ -45,7 +45,7 @@ def backup(
 def check(database: Database = None) -> None:
     """Check whether the ledger is whole and adds up; the exit code tells."""
     with extra("service", "deccaf ledger"):
-        from deccaf.service.ledger import backup as backups
+        from deccaf.service import backup as backups
     wrong = backups.inspect(_url(database))
     if wrong:
         more = f"\n... and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
@@ -63,7 +63,7 @@ def restore(
     Stop the service first: it is refused while one runs.
     """
     with extra("service", "deccaf ledger"):
-        from deccaf.service.ledger import backup as backups
+        from deccaf.service import backup as backups
     kept = backups.restore(_url(database), file)
     say("The backup is in place." + (f" The ledger before it is kept as {kept}." if kept else ""))
 

@@ -9,11 +9,12 @@ It is built in floors. A module imports from its own floor and from those below 
 4. `decide`: who gets which case: the model in force, routing on arrival, bid prices, plans;
 5. `imports`: files that come in;
 6. `jobs`: refits and backtests in processes of their own;
-7. `monitor`: reports for people, and the checks that raise alerts;
-8. `core`: one process of the service, which owns the parts above and their caches;
-9. `web`: HTTP. `web.common`, `web.middleware` and `web.admission` serve both `web.api` (for programs) and
+7. `monitor`: the checks that raise alerts; `backup`: copies of the ledger, checked and brought back;
+8. `reports`: what people want to know of a shift, of everybody and of models;
+9. `core`: one process of the service, which owns the parts above and their caches;
+10. `web`: HTTP. `web.common`, `web.middleware` and `web.admission` serve both `web.api` (for programs) and
    `web.pages` (for people), which do not import each other; `web.app` puts them together;
-10. `demo` and `run`: a simulated desk, and starting a service.
+11. `demo` and `run`: a simulated desk, and starting a service.
 
-Only the floors up to `monitor` know the tables; `web` asks them for frozen rows and formats these.
+Only the floors up to `reports` know the tables; `web` asks them for frozen rows and formats these.
 """

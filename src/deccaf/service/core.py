@@ -18,12 +18,12 @@ from deccaf.service.decide import pricing, registry
 from deccaf.service.decide.arrivals import Intake
 from deccaf.service.jobs.worker import Worker
 from deccaf.service.ledger import claims, shifts
-from deccaf.service.monitor.expert_report import Records
 from deccaf.service.monitor.live_losses import LiveLosses
 from deccaf.service.monitor.metrics import Metrics
 from deccaf.service.monitor.monitoring import Monitor
-from deccaf.service.monitor.team_report import Disagreements
-from deccaf.service.monitor.what_if import Days
+from deccaf.service.reports.expert_report import Records
+from deccaf.service.reports.team_report import Disagreements
+from deccaf.service.reports.what_if import Days
 from deccaf.service.store import database
 from deccaf.service.store.condition import WORDS, Condition
 from deccaf.service.store.idempotency import Answer, Call, earlier, forget_old, remember

@@ -62,7 +62,7 @@ PER_SECOND = 1.0
 """Cases that arrive, on average: more than twice what the team can review."""
 TROUBLE_SECONDS = 60.0
 SHIFTED = "credit_risk_score"
-"""With trouble: the feature that moves by one standard deviation."""
+"""With trouble: the feature that moves by two standard deviations."""
 _FORECAST = 500
 _COMING = 0.3
 """Share of the cases that are still to come."""
@@ -170,7 +170,7 @@ class Play:
         self._service, self._stage, self._pause = service, stage, 1.0 / per_second
         self._rng = np.random.default_rng(seed)
         self._trouble_at = np.inf if trouble_after is None else time.time() + trouble_after
-        self._shift = float(np.nanstd([float(case[SHIFTED]) for case in stage.cases]))
+        self._shift = 2.0 * float(np.nanstd([float(case[SHIFTED]) for case in stage.cases]))
         self._careless = stage.experts[0]
         self._decisions = {name: stage.decisions[name].to_numpy() for name in stage.experts}
         self._late: list[tuple[float, int]] = []

@@ -152,6 +152,15 @@ def check_frame(frame: pd.DataFrame, expected: Expected) -> Checked:
             f"column {missing[0]!r}: missing ({len(missing)} of the model's features are)",
             columns=missing[:SHOWN_ERRORS],
         )
+    for name, feature in expected.features.items():
+        if (
+            feature.kind != "vector"
+            and pd.api.types.is_object_dtype(frame[name])
+            and holds_vectors(frame[name])
+        ):
+            raise invalid(
+                "wrong-kind", f"column {name!r}: holds lists of numbers; the model has it as {feature.kind}"
+            )
     ids = frame["case_id"].map(_id_text)
     errors = _id_errors(ids)
     errors += [
@@ -287,6 +296,8 @@ def _value_errors(values: pd.Series, ids: pd.Series, expected: Expected) -> list
 
 def shortened(value: Any) -> Any:
     """A value as it is shown: text of a few words at most, None where it is missing."""
+    if isinstance(value, list | tuple | np.ndarray):
+        return f"{len(value)} numbers"
     if value is None or value is pd.NA or value is pd.NaT or value != value:  # NaN is not itself
         return None
     if isinstance(value, bool | int | float):

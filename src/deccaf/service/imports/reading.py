@@ -183,17 +183,19 @@ def _check_parquet(path: Path, rows: int, columns: int) -> None:
         )
     for field in schema:
         kind = _values_of(field.type)
-        if not any(test(kind) for test in _PLAIN):
+        if not any(test(kind) for test in _PLAIN) and not _is_vector(kind):
             raise DataError(
-                f"column {field.name[:60]!r}: holds {str(kind)[:60]}; use numbers, texts, dates or yes/no"
+                f"column {field.name[:60]!r}: holds {str(kind)[:60]}; use numbers, texts, dates, yes/no or "
+                "lists of numbers"
             )
-    _check_texts(path, schema, facts.num_rows)
+    _check_texts(path, schema, facts)
 
 
-def _check_texts(path: Path, schema: pa.Schema, numbers: int) -> None:
-    """No text is too long, nor all of them with so many numbers: repeated texts are small until unfolded."""
+def _check_texts(path: Path, schema: pa.Schema, facts: pa.parquet.FileMetaData) -> None:
+    """No text is too long, nor all of them with so many numbers: repeated values are small until unfolded."""
     texts = [field.name for field in schema if any(test(_values_of(field.type)) for test in _TEXTS)]
-    size = 8 * numbers * (len(schema) - len(texts))
+    groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
+    size = 8 * sum(one.column(place).num_values for one in groups for place in range(one.num_columns))
     _check_size(size)
     with pa.parquet.ParquetFile(path, read_dictionary=texts) as file:
         for batch in file.iter_batches(columns=texts):
@@ -218,6 +220,14 @@ def _lengths(column: pa.Array) -> pa.Array:
 def _check_size(size: int) -> None:
     if size > MOST_UNFOLDED:
         raise DataError(f"its values unfold to {size >> 20:,} MB; at most {MOST_UNFOLDED >> 20:,}")
+
+
+def _is_vector(kind: pa.DataType) -> bool:
+    """Whether each value is a list of numbers."""
+    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    if not any(test(kind) for test in lists):
+        return False
+    return bool(pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type))
 
 
 def _values_of(kind: pa.DataType) -> pa.DataType:

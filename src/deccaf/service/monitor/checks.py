@@ -25,6 +25,9 @@ from deccaf.service.monitor.windows import LabelledCase, as_frame
 FEWEST_CASES = 100
 FEWEST_LABELS = 100
 INDEX_LIMIT = 0.25
+AT_ONCE = 2.0
+"""A difference that hardly any mix of weekdays makes: that of a shift by about one and a half standard
+deviations."""
 DAYS_BEFORE = 2
 """Days before that must differ too, where the same weekday is not on record: a weekend has no more."""
 
@@ -60,13 +63,15 @@ def unlike_its_weekday(
 ) -> bool:
     """Whether cases that differ from training also differ from those of the same weekday.
 
-    Where no such day is on record they must have differed for `len(days)` days before too: a weekend is over
-    by then.
+    Where no such day is on record they must have differed for `len(days)` days before too, as a weekend is
+    over by then; or by more than weekdays do.
     """
     now = column(frame)
     if weeks:
         return all(differs(known, column(week), now) for week in weeks)
     old = np.asarray(known["shares"], np.float64) * known["cases"]
+    if stability(old, counts(known, now)) > AT_ONCE:
+        return True
     for day in days:
         new = counts(known, column(day))
         index = stability(old, new)

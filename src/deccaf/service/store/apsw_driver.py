@@ -64,9 +64,7 @@ class Cursor:
 
     arraysize = 1
 
-    def __init__(
-        self, connection: apsw.Connection, begin: Callable[[], None], together: set[Cursor]
-    ) -> None:
+    def __init__(self, connection: apsw.Connection, begin: Callable[[], None], together: set[Cursor]) -> None:
         self._connection, self._begin, self._together = connection, begin, together
         self._cursor = connection.cursor()
         self.description: tuple[tuple[Any, ...], ...] | None = None

@@ -17,9 +17,9 @@ from deccaf.service.core import Service
 from deccaf.service.jobs.learning import read_config
 from deccaf.service.ledger import check, shifts
 from deccaf.service.ledger.assignments import list_outcomes
-from deccaf.service.monitor.expert_report import report_experts
-from deccaf.service.monitor.letting_report import report_letting
-from deccaf.service.monitor.shift_report import report_shift
+from deccaf.service.reports.expert_report import report_experts
+from deccaf.service.reports.letting_report import report_letting
+from deccaf.service.reports.shift_report import report_shift
 from deccaf.service.web.api.common import Lead, problems
 from deccaf.service.web.common import Here, as_time
 

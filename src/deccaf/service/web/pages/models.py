@@ -15,7 +15,7 @@ from deccaf.service.errors import invalid
 from deccaf.service.imports import reading
 from deccaf.service.jobs import backtest, kinds, records
 from deccaf.service.ledger import versions
-from deccaf.service.monitor.model_report import report_versions
+from deccaf.service.reports.model_report import report_versions
 from deccaf.service.store.scratch import scratch_folder
 from deccaf.service.web.common import Here, Id, in_reader
 from deccaf.service.web.pages.access import LeadHere, checked_form, keep_upload

@@ -21,7 +21,7 @@ from deccaf.service.jobs import kinds
 from deccaf.service.jobs.learning import SETTING
 from deccaf.service.ledger import shifts, trail
 from deccaf.service.ledger.shifts import NewShift, RosterPlace
-from deccaf.service.monitor.installation import Installation, read_installation
+from deccaf.service.reports.installation import Installation, read_installation
 from deccaf.service.store.scratch import scratch_folder
 from deccaf.service.store.settings import write_setting
 from deccaf.service.web.common import Here, in_reader

@@ -14,8 +14,8 @@ from fastapi import APIRouter, Response
 
 from deccaf.data.costs import MACHINE
 from deccaf.service.ledger import people
-from deccaf.service.monitor.expert_report import ErrorsByTruth, ExpertReport
-from deccaf.service.monitor.team_report import CostCurve, Disagreement, cost_curves
+from deccaf.service.reports.expert_report import ErrorsByTruth, ExpertReport
+from deccaf.service.reports.team_report import CostCurve, Disagreement, cost_curves
 from deccaf.service.web.common import Here
 from deccaf.service.web.pages.access import LeadHere
 from deccaf.service.web.pages.charts import ErrorBar

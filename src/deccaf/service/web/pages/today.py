@@ -16,9 +16,9 @@ from deccaf.service.ledger import case_records, claims, roster, shifts
 from deccaf.service.ledger.roster import RosterChange
 from deccaf.service.ledger.shifts import Shift
 from deccaf.service.monitor.health import Alert
-from deccaf.service.monitor.installation import steps_left
-from deccaf.service.monitor.shift_report import MakerLoad, ShiftReport, report_shift
-from deccaf.service.monitor.what_if import ask
+from deccaf.service.reports.installation import steps_left
+from deccaf.service.reports.shift_report import MakerLoad, ShiftReport, report_shift
+from deccaf.service.reports.what_if import ask
 from deccaf.service.web.common import Here
 from deccaf.service.web.pages.access import AnyoneHere, LeadHere, checked_form
 from deccaf.service.web.pages.render import PageRoute, go, page

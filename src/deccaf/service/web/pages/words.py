@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from deccaf.data.costs import Costs
-from deccaf.service.monitor.shift_report import MakerLoad
+from deccaf.service.reports.shift_report import MakerLoad
 
 
 def amount(value: float | None) -> str:
