@@ -184,7 +184,7 @@ class History(RuleBasedStateMachine):
             request = rng.choice(before)
             if rng.random() < 0.2:
                 other = self._request(rng, self._focus(rng))
-                if other.client == request.client:
+                if other.client == request.client and other.kind != "expire":
                     request = replace(other, key=request.key)
             self._send([request])
 

@@ -292,6 +292,8 @@ class Ledger:
         return 200, {"state": state}
 
     def person(self, maker: str, active: bool, **_: Any) -> Any:
+        if maker == MACHINE:
+            raise RefusedError(404, "not-found")
         self.seats[maker].active = active
         if not active:
             for name in sorted(self._held(maker, "assigned", "claimed"), key=lambda n: -self.cases[n].turn):
