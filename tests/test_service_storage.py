@@ -268,3 +268,13 @@ def test_nothing_that_was_answered_is_lost_with_the_power(tmp_path: Path) -> Non
 def test_a_loss_of_power_is_noticed_where_commits_are_not_flushed(tmp_path: Path) -> None:
     """The disk of the test before does lose what was not flushed."""
     assert lose_power(tmp_path, losses=6, pragmas=("synchronous=NORMAL",))[1] != []
+
+
+def test_a_large_file_may_take_as_long_as_it_takes(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/deccaf.db"
+    first_key(url)
+    engine = database.connect(url, statement_seconds=0.05)
+    hold(engine, 0, 20_000)
+    with database.reading(engine) as connection:
+        assert connection.execute(sa.select(sa.func.count()).select_from(t.cases)).scalar_one() == 20_000
+    engine.dispose()
