@@ -285,3 +285,13 @@ def test_a_query_that_was_not_read_to_its_end_keeps_nobody_from_writing(tmp_path
     with database.writing(engine) as connection:  # the pool gives the connection of the query again
         connection.exec_driver_sql("INSERT INTO kept VALUES (5)")
         assert connection.exec_driver_sql("SELECT count(*) FROM kept").scalar_one() == 5
+
+
+def test_a_large_file_may_take_as_long_as_it_takes(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/deccaf.db"
+    first_key(url)
+    engine = database.connect(url, statement_seconds=0.05)
+    hold(engine, 0, 20_000)
+    with database.reading(engine) as connection:
+        assert connection.execute(sa.select(sa.func.count()).select_from(t.cases)).scalar_one() == 20_000
+    engine.dispose()

@@ -8,6 +8,7 @@ more; its errors are those of `sqlite3`.
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -64,7 +65,9 @@ class Cursor:
 
     arraysize = 1
 
-    def __init__(self, connection: apsw.Connection, begin: Callable[[], None], together: set[Cursor]) -> None:
+    def __init__(
+        self, connection: apsw.Connection, begin: Callable[[bool], None], together: set[Cursor]
+    ) -> None:
         self._connection, self._begin, self._together = connection, begin, together
         self._cursor = connection.cursor()
         self.description: tuple[tuple[Any, ...], ...] | None = None
@@ -74,7 +77,7 @@ class Cursor:
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Cursor:
         """Run a statement."""
         self.description, self.rowcount = None, -1
-        self._begin()
+        self._begin(True)
         self._cursor.exec_trace = self._describe
         try:
             with _translated():
@@ -87,7 +90,7 @@ class Cursor:
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> Cursor:
         """Run a statement once for every row."""
         self.description, before = None, self._connection.total_changes()
-        self._begin()
+        self._begin(False)  # a large file is many statements, each of them short
         with _translated():
             self._cursor.executemany(sql, rows)
         self._count(self._connection.total_changes() - before)
@@ -144,9 +147,9 @@ class Connection:
         self._open.add(cursor)
         return cursor
 
-    def _begin(self) -> None:
+    def _begin(self, limited: bool) -> None:
         if self._seconds is not None:
-            self._deadline = time.monotonic() + self._seconds
+            self._deadline = time.monotonic() + self._seconds if limited else math.inf
 
     def execute(self, sql: str) -> Cursor:
         """Run a statement without values."""
