@@ -188,8 +188,17 @@ class PooledLogistic(DecisionPart):
         return self._design(self.encoder_.transform(features), truth)
 
     def spread(self, expert: int) -> Array:
-        """Covariance of somebody's coefficients, contrast by contrast; one past the last: a newcomer."""
-        return np.asarray(self.posterior_.covariance[expert])
+        """Covariance of somebody's coefficients, contrast by contrast; one past the last: a newcomer.
+
+        People differ with heavy tails: most hardly, a few much. The variance over all takes a newcomer
+        for one of the few, that of the core for one of the many; a newcomer has the geometric mean of both.
+        """
+        covariance = np.asarray(self.posterior_.covariance[expert])
+        if expert < len(self.posterior_.covariance) - 1 or not len(self.posterior_.expert_precision):
+            return covariance
+        core = np.tile(1.0 / self.posterior_.expert_precision.mean(axis=0), self._contrasts)
+        scale = np.minimum(core / np.diag(covariance), 1.0) ** 0.25  # of deviations: half the way in variance
+        return covariance * scale[:, None] * scale
 
     @property
     def of_right(self) -> bool:
