@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from deccaf.service import run
 from deccaf.service.store import scratch
@@ -148,3 +149,16 @@ def test_folders_of_uploads_do_not_outlive_their_process(tmp_path: Path) -> None
         (folder / "upload.csv").write_text("case_id\n")
     assert scratch.sweep(tmp_path) == [gone]
     assert (gone.exists(), ours.exists(), other.exists()) == (False, True, True)
+
+
+def test_a_database_that_is_away_at_the_door_is_no_fault_of_ours(
+    desk: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(secret: str) -> None:
+        raise sa.exc.OperationalError("SELECT", None, Exception("connection refused"))
+
+    monkeypatch.setattr(desk.service.keys, "look_up", away)
+    monkeypatch.setattr(desk.service.keys, "remembered", lambda secret: None)
+    answer = desk.machine.post("/v1/cases", json={"case_id": "x", "features": {}})
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert answer.json()["type"] == "urn:deccaf:problem:database-away"

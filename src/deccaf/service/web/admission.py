@@ -11,6 +11,7 @@ import logging
 import time
 from collections import OrderedDict
 
+import sqlalchemy as sa
 from anyio import to_thread
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
@@ -18,6 +19,7 @@ from starlette.types import Scope
 from deccaf.service.core import Service
 from deccaf.service.errors import RefusedError
 from deccaf.service.store import sessions
+from deccaf.service.store.condition import WORDS
 
 log = logging.getLogger("deccaf.service")
 
@@ -72,7 +74,19 @@ class Doorman:
         self._service = service
 
     async def admits(self, scope: Scope) -> bool:
-        """Programs by their key, people by their session; anybody may try to sign in."""
+        """Programs by their key, people by their session; anybody may try to sign in.
+
+        Without the database nobody is known, which is no fault of theirs: 503.
+        """
+        try:
+            return await self._knows(scope)
+        except sa.exc.SQLAlchemyError as error:
+            trouble = self._service.condition.met(error)
+            if trouble is not None:
+                raise RefusedError(503, trouble, WORDS[trouble]) from error
+            raise RefusedError(503, "database-away", "the database is away; try again") from error
+
+    async def _knows(self, scope: Scope) -> bool:
         request = HTTPConnection(scope)
         if scope["path"] == SIGN_IN:
             return True

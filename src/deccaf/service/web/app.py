@@ -23,14 +23,13 @@ from deccaf.service.store.condition import WORDS
 from deccaf.service.web.admission import Doorman, Refusals
 from deccaf.service.web.api import cases, health, models, people, plans, queue, reports, shifts
 from deccaf.service.web.api.common import Problem
-from deccaf.service.web.middleware import LimitsMiddleware, problem
+from deccaf.service.web.middleware import RETRY_SECONDS, LimitsMiddleware, problem
 from deccaf.service.web.pages import routers
 
 log = logging.getLogger("deccaf.service")
 
 PUBLIC = ("/healthz", "/readyz", "/openapi.json")
 """All paths that answer without a key, beside the files under /static and the form to sign in."""
-RETRY_SECONDS = "1"
 
 
 def create_app(service: Service) -> FastAPI:

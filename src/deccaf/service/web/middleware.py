@@ -20,6 +20,7 @@ from anyio import to_thread
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deccaf.service.core import Limits
+from deccaf.service.errors import RefusedError
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _STEP = np.zeros(256, np.int8)
@@ -37,6 +38,8 @@ HEADERS = {
 """Sent with every answer."""
 
 
+RETRY_SECONDS = "1"
+"""After which it is worth to try again, where the database is away."""
 LINGER_SECONDS = 3.0
 """How long the rest of a refused body is let in and dropped: many senders read no answer before they have
 sent everything, and a connection that is closed under them would be all they see."""
@@ -104,7 +107,12 @@ class LimitsMiddleware:
         if length.isdigit() and int(length) > most:
             await _too_large(send, most, _rest(headers, receive))
             return
-        if not await self.admits(scope):
+        try:
+            admitted = await self.admits(scope)
+        except RefusedError as error:
+            await refuse(send, error.status, error.kind, error.detail, _rest(headers, receive))
+            return
+        if not admitted:
             await self.app(scope, _nothing, send)  # which says what is missing: the key, or to sign in
             return
         if upload:
@@ -211,6 +219,8 @@ async def refuse(send: Send, status: int, kind: str, detail: str, rest: Receive 
         (b"content-length", str(len(body)).encode()),
         (b"connection", b"close"),
     ]
+    if status == 503:
+        headers.append((b"retry-after", RETRY_SECONDS.encode()))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     if rest is not None:
         await send({"type": "http.response.body", "body": body, "more_body": True})  # whole, and on its way
