@@ -31,9 +31,9 @@ def engine(database_url: str) -> sa.Engine:
     engine.dispose()
 
 
-def queued(engine: sa.Engine) -> int:
+def queued(engine: sa.Engine, activate: bool = True) -> int:
     with database.writing(engine) as connection:
-        return records.enqueue(connection, "refit", {"name": "x", "activate": True}, 1, 0.0)
+        return records.enqueue(connection, "refit", {"name": "x", "activate": activate}, 1, 0.0)
 
 
 def taken(engine: sa.Engine, worker: str, at: float, gone: bool = False) -> int | None:
@@ -156,3 +156,30 @@ def desk_and_model(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("odd-models")
     with world(f"sqlite:///{folder}/d.db", housekeeping=False) as desk:
         yield desk, model_file(folder)
+
+
+def test_a_job_whose_process_died_is_taken_up_again_a_few_times(engine: sa.Engine) -> None:
+    job, long = queued(engine, activate=False), records.DEAD_SECONDS
+    assert taken(engine, "one", 0.0) == job
+    assert taken(engine, "two", 0.9 * long) is None, "the first one may still live"
+    with database.writing(engine) as connection:
+        assert records.beat(connection, job, "one", 0.9 * long)
+    assert taken(engine, "two", 1.8 * long) is None
+    assert taken(engine, "two", 2 * long) == job
+    with database.writing(engine) as connection:
+        assert not records.beat(connection, job, "one", 2 * long), "the first one has lost it"
+    assert taken(engine, "three", 3.1 * long) == job
+    assert taken(engine, "four", 4.2 * long) is None
+    with database.reading(engine) as connection:
+        row = connection.execute(sa.select(t.jobs)).one()
+    assert (row.state, json.loads(row.result)) == ("failed", {"error": "gave up after 3 attempts"})
+
+
+def test_a_refit_that_cannot_be_says_why(engine: sa.Engine, database_url: str) -> None:
+    job = queued(engine, activate=False)
+    taken(engine, "one", time.time())
+    process.run(database_url, job, "one")
+    with database.reading(engine) as connection:
+        row = connection.execute(sa.select(t.jobs)).one()
+    assert row.state == "failed"
+    assert "nobody said what errors cost" in json.loads(row.result)["error"]

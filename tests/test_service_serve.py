@@ -18,7 +18,6 @@ from deccaf.service import run
 from deccaf.service.core import Service
 from deccaf.service.decide import pricing
 from deccaf.service.demo import Play, Stage, build_stage, furnish
-from deccaf.service.jobs import process, records
 from deccaf.service.ledger import claims, shifts
 from deccaf.service.store import database
 from deccaf.service.store import tables as t
@@ -193,51 +192,6 @@ def test_a_refit_is_done_in_the_background(tmp_path: Path) -> None:
         )
         assert found.json()["model"] == models["active"]
         desk.assert_sound()
-
-
-@pytest.fixture
-def engine(database_url: str) -> sa.Engine:
-    first_key(database_url)
-    engine = database.connect(database_url)
-    yield engine
-    engine.dispose()
-
-
-def enqueue(engine: sa.Engine) -> int:
-    with database.writing(engine) as connection:
-        return records.enqueue(connection, "refit", {"name": "x", "activate": False}, 1, 0.0)
-
-
-def take(engine: sa.Engine, worker: str, at: float) -> int | None:
-    with database.writing(engine) as connection:
-        return records.take(connection, worker, at)
-
-
-def test_a_job_whose_process_died_is_taken_up_again_a_few_times(engine: sa.Engine) -> None:
-    job, long = enqueue(engine), records.DEAD_SECONDS
-    assert take(engine, "one", 0.0) == job
-    assert take(engine, "two", 0.9 * long) is None, "the first one may still live"
-    with database.writing(engine) as connection:
-        assert records.beat(connection, job, "one", 0.9 * long)
-    assert take(engine, "two", 1.8 * long) is None
-    assert take(engine, "two", 2 * long) == job
-    with database.writing(engine) as connection:
-        assert not records.beat(connection, job, "one", 2 * long), "the first one has lost it"
-    assert take(engine, "three", 3.1 * long) == job
-    assert take(engine, "four", 4.2 * long) is None
-    with database.reading(engine) as connection:
-        row = connection.execute(sa.select(t.jobs)).one()
-    assert (row.state, json.loads(row.result)) == ("failed", {"error": "gave up after 3 attempts"})
-
-
-def test_a_refit_that_cannot_be_says_why(engine: sa.Engine, database_url: str) -> None:
-    job = enqueue(engine)
-    take(engine, "one", time.time())
-    process.run(database_url, job, "one")
-    with database.reading(engine) as connection:
-        row = connection.execute(sa.select(t.jobs)).one()
-    assert row.state == "failed"
-    assert "nobody said what errors cost" in json.loads(row.result)["error"]
 
 
 def test_the_service_says_when_it_is_not_ready(tmp_path: Path) -> None:

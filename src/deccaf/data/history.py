@@ -132,7 +132,9 @@ class History:
             else let_through_of(frame.set_axis(table.ids), columns.let_through),
         )
         log, case = _decisions(table, costs, expert, decision, decisions)
-        weights = None if weight is None else _weights(weight, rows)
+        weights = None if weight is None else weights_of(weight, rows, "sample_weight")
+        if weights is not None and not weights.any():
+            raise DataError(f"sample_weight: all {rows} weights are zero; nothing is left to learn from")
         return cls(cases, log, case, splitting_group(cases) if members is None else members, weights)
 
     @property
@@ -303,20 +305,18 @@ def per_row(values: Any, rows: int, name: str) -> pd.Series | None:
     return series.rename(name)
 
 
-def _weights(weight: ArrayLike, rows: int) -> NDArray[np.float64]:
-    """One number from 0 on per row, not all of them 0."""
+def weights_of(weight: ArrayLike, rows: int, name: str) -> NDArray[np.float64]:
+    """One number from 0 on per row."""
     weights = np.asarray(weight, np.float64)
     if weights.ndim != 1:
-        raise DataError(f"sample_weight: expected one number per row, got an array of shape {weights.shape}")
-    same_length("sample_weight", weights, rows)
+        raise DataError(f"{name}: expected one number per row, got an array of shape {weights.shape}")
+    same_length(name, weights, rows)
     bad = ~(np.isfinite(weights) & (weights >= 0))
     if bad.any():
         raise DataError(
-            f"sample_weight: {bad.sum()} value(s) missing, infinite or negative, first: "
-            f"{weights[bad.argmax()]} in row {bad.argmax() + 1}"
+            f"{name}: {bad.sum()} value(s) missing, infinite or negative, first: {weights[bad.argmax()]} "
+            f"in row {bad.argmax() + 1}"
         )
-    if not weights.any():
-        raise DataError(f"sample_weight: all {rows} weights are zero; nothing is left to learn from")
     return weights
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from deccaf.data import history
 from deccaf.errors import ConfigError, DataError, DeccafWarning, show
 
 Array = NDArray[np.float64]
@@ -35,14 +36,7 @@ def weights_of(weight: ArrayLike | None, rows: int) -> Array:
     """Weights as numbers from 0 on; 1 where none are given."""
     if weight is None:
         return np.ones(rows)
-    weights = np.asarray(weight, np.float64)
-    same_length(weights, rows, "weight")
-    bad = ~(np.isfinite(weights) & (weights >= 0))
-    if bad.any():
-        raise DataError(
-            f"weight: {bad.sum()} value(s) missing, infinite or negative, first: {weights[bad.argmax()]}"
-        )
-    return weights
+    return history.weights_of(weight, rows, "weight")
 
 
 def known_rows(

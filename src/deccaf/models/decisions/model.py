@@ -97,10 +97,10 @@ class DecisionModel(Blend[DecisionPart, DecisionLog]):
 
     def predict(self, features: pd.DataFrame, experts: Sequence[str] | None = None) -> Array:
         """q[i, j, y, m]: chance that expert j says m on case i if the truth is y; for `expected_loss`."""
-        expert = self.positions(experts)
         if self.classes == 2:
             odds = np.swapaxes(self.log_odds(features, experts), 1, 2)
             return np.stack([expit(-odds), expit(odds)], axis=-1)
+        expert = self.positions(experts)
         log_q = self._mixed(lambda part: part.log_table(features, expert))
         for y, calibrator in enumerate(self.calibrators_):
             log_q[:, :, y] = calibrator.transform(log_q[:, :, y])

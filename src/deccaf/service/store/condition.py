@@ -66,6 +66,15 @@ class Condition:
             self._set(found)
         return found
 
+    def refusal(self, error: BaseException) -> RefusedError | None:
+        """The answer to whoever met an error of the database that is no fault of the request: 503."""
+        trouble = self.met(error)
+        if trouble is not None:
+            return RefusedError(503, trouble, WORDS[trouble])
+        if isinstance(error, sa.exc.IntegrityError) or not database.passes_by_itself(error):
+            return None
+        return RefusedError(503, "database-away", "the database is away; try again")
+
     def look(self) -> None:
         """If it is time to: write something, look at the disk, read the next rows."""
         if time.monotonic() < self._looked_at + LOOK_SECONDS:

@@ -19,7 +19,6 @@ from starlette.types import Scope
 from deccaf.service.core import Service
 from deccaf.service.errors import RefusedError
 from deccaf.service.store import sessions
-from deccaf.service.store.condition import WORDS
 
 log = logging.getLogger("deccaf.service")
 
@@ -81,10 +80,10 @@ class Doorman:
         try:
             return await self._knows(scope)
         except sa.exc.SQLAlchemyError as error:
-            trouble = self._service.condition.met(error)
-            if trouble is not None:
-                raise RefusedError(503, trouble, WORDS[trouble]) from error
-            raise RefusedError(503, "database-away", "the database is away; try again") from error
+            refusal = self._service.condition.refusal(error)
+            if refusal is None:
+                raise
+            raise refusal from error
 
     async def _knows(self, scope: Scope) -> bool:
         request = HTTPConnection(scope)

@@ -18,8 +18,6 @@ from deccaf import __version__
 from deccaf.errors import CapacityError, DeccafError, SolverError
 from deccaf.service.core import Service
 from deccaf.service.errors import RefusedError
-from deccaf.service.store import database
-from deccaf.service.store.condition import WORDS
 from deccaf.service.web.admission import Doorman, Refusals
 from deccaf.service.web.api import cases, health, models, people, plans, queue, reports, shifts
 from deccaf.service.web.api.common import Problem
@@ -122,16 +120,12 @@ async def _http(request: Request, error: Exception) -> Response:
 
 async def _database(request: Request, error: Exception) -> Response:
     service: Service = request.app.state.service
-    trouble = service.condition.met(error)
-    if trouble is not None:
-        return _answer(503, trouble, WORDS[trouble], {"Retry-After": RETRY_SECONDS})
+    refusal = service.condition.refusal(error)
+    if refusal is not None:
+        return await _refused(request, refusal)
     if isinstance(error, sa.exc.IntegrityError):
         return _answer(
             409, "changed-meanwhile", "somebody changed the same thing at the same moment; look again"
-        )
-    if database.passes_by_itself(error):
-        return _answer(
-            503, "database-away", "the database is away; try again", {"Retry-After": RETRY_SECONDS}
         )
     return await _unexpected(request, error)
 
