@@ -9,7 +9,9 @@ from functools import partial
 
 import numpy as np
 
-from deccaf.assign import AssignmentProblem
+from deccaf.assign import AssignmentProblem, verify
+from deccaf.assign.solve import solve_problem
+from deccaf.errors import CapacityError
 
 SCALE = 1 << 1074  # makes every double a whole number
 
@@ -216,3 +218,19 @@ ADVERSARIAL: dict[str, Callable[[np.random.Generator, int, int], Instance]] = {
     "near-ties": near_ties,
     "chained": chained,
 }
+
+
+def check_against_search(instance: Instance, method: str, seed: int) -> None:
+    best = cheapest(instance)
+    try:
+        problem = instance.problem()
+        plan = solve_problem(problem, method, seed=seed)
+    except CapacityError:
+        assert best is None
+        return
+    assert best is not None
+    verify(problem, plan)
+    excess = Fraction(plan_cost(instance, plan.maker) - best, SCALE)
+    assert 0 <= excess <= Fraction(plan.gap)
+    # beyond what the gap allows, optimal to the last digits of the losses compared
+    assert excess <= Fraction(float(np.abs(instance.loss).max(initial=0.0))) / 10**13

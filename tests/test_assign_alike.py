@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from assign_instances import ADVERSARIAL, SCALE, Instance, chained, cheapest, plan_cost, tiny
+from assign_instances import (
+    ADVERSARIAL,
+    Instance,
+    chained,
+    check_against_search,
+    tiny,
+)
 from deccaf.assign import AssignmentProblem, solve, solve_problem, verify
 from deccaf.assign.exact import sample_prices, transport
 from deccaf.assign.exact.flow import Deadline
-from deccaf.errors import CapacityError
 
 
 @pytest.fixture
@@ -37,19 +41,7 @@ def generated(monkeypatch):
 @pytest.mark.parametrize("block", range(6))
 def test_generating_arcs_against_search(block, generated):
     for number in range(120):
-        instance = tiny(np.random.default_rng([55, block, number]))
-        best = cheapest(instance)
-        try:
-            problem = instance.problem()
-            plan = solve_problem(problem, "priced", seed=number)
-        except CapacityError:
-            assert best is None
-            continue
-        assert best is not None
-        verify(problem, plan)
-        excess = Fraction(plan_cost(instance, plan.maker) - best, SCALE)
-        assert 0 <= excess <= Fraction(plan.gap)
-        assert excess <= Fraction(float(np.abs(instance.loss).max(initial=0.0))) / 10**13
+        check_against_search(tiny(np.random.default_rng([55, block, number])), "priced", number)
     assert generated["plans"] > 0.8 * generated["asked"]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import linprog
 
-from assign_instances import SCALE, Instance, cheapest, plan_cost, structured, tiny
+from assign_instances import SCALE, Instance, cheapest, check_against_search, plan_cost, structured, tiny
 from deccaf.assign import solve, solve_problem, verify
 from deccaf.errors import CapacityError
 
@@ -25,22 +25,6 @@ def test_a_plan_one_can_check_by_hand():
     # a third case at the first maker would be the third one, 3 instead of 4
     assert plan.prices == pytest.approx([1.0, 0.0])
     assert 0 <= plan.gap < 1e-13
-
-
-def check_against_search(instance: Instance, method: str, seed: int) -> None:
-    best = cheapest(instance)
-    try:
-        problem = instance.problem()
-        plan = solve_problem(problem, method, seed=seed)
-    except CapacityError:
-        assert best is None
-        return
-    assert best is not None
-    verify(problem, plan)
-    excess = Fraction(plan_cost(instance, plan.maker) - best, SCALE)
-    assert 0 <= excess <= Fraction(plan.gap)
-    # beyond what the gap allows, optimal to the last digits of the losses compared
-    assert excess <= Fraction(float(np.abs(instance.loss).max(initial=0.0))) / 10**13
 
 
 @pytest.mark.parametrize("block", range(40))
