@@ -11,6 +11,7 @@ import pytest
 from deccaf.benchmark import tables
 from deccaf.benchmark.results import TYPES, variation_of
 from deccaf.errors import DataError
+from deccaf.policies import MIXTURES
 
 
 def results(
@@ -50,6 +51,17 @@ FOUR = {
     "oracle": 2.0,
     "oracle-without-limits": 1.5,
 }
+
+
+def test_the_gain_is_shared_among_what_was_changed():
+    """Costs that add up factor by factor give each factor its own share, whatever the order."""
+    worth = {"paper": 0.0, "ours": 0.2, "hem": 0.0, "decisions": 0.9, "correct": 0.0, "cost": 0.1}
+    costs = {name: 4.0 - sum(worth[part] for part in made_of) for made_of, name in MIXTURES.items()}
+    corners = tables.mixtures(results(costs))
+    shares = tables.shares_of_gain(corners)
+    assert shares == pytest.approx({"classifier": 0.05, "experts": 0.225, "objective": 0.025})
+    assert corners.set_index("policy")["saved"]["deccaf"] == pytest.approx(sum(shares.values()))
+    assert tables.mixtures(results(FOUR)).empty  # not all of them were run
 
 
 def test_savings_wins_and_the_gap():

@@ -1,5 +1,7 @@
 """Policies: what each one decides, within everybody's limits."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,7 +9,19 @@ from hypothesis import strategies as st
 
 from deccaf.data.costs import Costs
 from deccaf.errors import CapacityError, ConfigError
-from deccaf.policies import POLICIES, Beliefs, Correctness, Decided, Room, find, greedy, optimal, policy
+from deccaf.policies import (
+    MIXTURES,
+    POLICIES,
+    Beliefs,
+    Correctness,
+    Decided,
+    Room,
+    find,
+    greedy,
+    mixture,
+    optimal,
+    policy,
+)
 
 WITH_PEOPLE = (
     "random",
@@ -20,6 +34,7 @@ WITH_PEOPLE = (
     "deccaf-paper-refit",
     "deccaf",
     "oracle",
+    *(name for name in MIXTURES.values() if name not in ("deccaf", "deccaf-paper")),
 )
 
 
@@ -66,6 +81,29 @@ def test_policies_without_people():
     assert (alone.machine_says == cheaper).all()
     paper = find("only-classifier").decide(known, room, 0)
     assert (paper.machine_says == known.paper["hem"].p.argmax(axis=1)).all()
+
+
+def test_the_corners_of_the_mixture_are_the_two_methods():
+    """With two classes P~ and expected cost are one belief, so the cube's ends are the methods themselves."""
+    known = beliefs(seed=3)
+    room = equal_room(known)
+    for made_of in (("paper", "hem", "correct"), ("ours", "decisions", "cost")):
+        name = MIXTURES[made_of]
+        found, asked = mixture(*made_of)(known, room, 0), find(name).decide(known, room, 0)
+        assert found.maker.tolist() == asked.maker.tolist(), name
+        assert found.machine_says.tolist() == asked.machine_says.tolist()
+
+
+def test_expected_cost_from_correctness_is_the_expected_cost():
+    """(sum of c p) (1 - P~(right)) with the decision model's P~ plans as its expected cost does."""
+    known = beliefs(seed=4)
+    weight = known.costs.sum(axis=2)
+    bent = known.p * weight
+    right = np.einsum("iy,ijyy->ij", bent / bent.sum(axis=1, keepdims=True), known.q)
+    as_hem = replace(known, paper={"hem": Correctness(known.p, right)})
+    room = equal_room(known)
+    found = mixture("ours", "hem", "cost")(as_hem, room, 0)
+    assert found.maker.tolist() == find("deccaf").decide(known, room, 0).maker.tolist()
 
 
 def test_the_exact_plan_is_never_dearer_than_the_greedy_one():

@@ -24,6 +24,7 @@ from deccaf.assign import Assignment, AssignmentProblem, verify
 from deccaf.assign.solve import solve_problem
 from deccaf.data.costs import MACHINE, expected_loss, machine_losses
 from deccaf.errors import CapacityError, ConfigError
+from deccaf.models.cases.classifier import reweighted, unweighted
 from deccaf.plugins import Registry
 
 Array = NDArray[np.float64]
@@ -274,6 +275,52 @@ def deccaf_blind(beliefs: Beliefs, room: Room, seed: int) -> Decided:
         return found
     # whom it asks is chance, in the shares of what everybody gets
     return replace(found, chances=np.column_stack([~asked, np.outer(asked, loads / loads.sum())]))
+
+
+def mixture(classifier: str, experts: str, objective: str) -> Policy:
+    """One corner of the cube between the paper's DeCCaF and ours, with the exact plan.
+
+    `classifier` is `paper` or `ours`, `experts` are modelled by `hem` or by `decisions`, and the plan keeps
+    `correct`, the sum of P~(right), or `cost` small. Where an error costs c(y), one belief gives the other:
+    p~ is proportional to c p, and the expected cost of a maker is (sum over y of c p) (1 - P~(right)).
+    """
+
+    def decide(beliefs: Beliefs, room: Room, seed: int) -> Decided:
+        weight = beliefs.costs.sum(axis=2) / (beliefs.p.shape[1] - 1)
+        if classifier == "paper":
+            bent = beliefs.method("hem").p
+            plain = unweighted(bent, weight)
+        else:
+            plain, bent = beliefs.p, reweighted(beliefs.p, weight)
+        if objective == "cost" and experts == "decisions":
+            known = replace(beliefs, p=plain)
+            return optimal(known.loss(known.q), known.machine_says(), room, seed)
+        if experts == "hem":
+            right = beliefs.method("hem").correct
+        elif beliefs.q is None:
+            raise ConfigError("the policy needs a decision model, and there is none among the beliefs")
+        else:
+            right = np.einsum("iy,ijyy->ij", bent, beliefs.q)
+        loss = Correctness(bent, right).loss()
+        if objective == "cost":
+            loss *= (plain * weight).sum(axis=1, keepdims=True)
+            loss[:, 1:] += np.asarray(beliefs.review_cost)
+        return optimal(loss, bent.argmax(axis=1), room, seed)
+
+    return decide
+
+
+MIXTURES = {
+    (classifier, experts, objective): f"{classifier}-{experts}-{objective}"
+    for classifier in ("paper", "ours")
+    for experts in ("hem", "decisions")
+    for objective in ("correct", "cost")
+}
+"""The corners of the cube by what they are made of; two have names of their own."""
+MIXTURES["paper", "hem", "correct"], MIXTURES["ours", "decisions", "cost"] = "deccaf-paper", "deccaf"
+for _made_of, _name in MIXTURES.items():
+    if _name not in POLICIES:
+        policy(_name, needs=("hem", "q"))(mixture(*_made_of))
 
 
 @policy("oracle", needs=("true_q",))

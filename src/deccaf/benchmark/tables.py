@@ -7,6 +7,7 @@ those of the decisions themselves. A *variation* is one history and one capacity
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,15 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from deccaf.benchmark.store import Store
+from deccaf.policies import MIXTURES
 
 Array = NDArray[np.float64]
 SCENARIO = ["alert_rate", "ratio"]
 COST = "expected_cost_per_100"
 OURS, PAPER, WITHOUT_LIMITS = "deccaf", "deccaf-paper", "oracle-without-limits"
+MIXED = [name for name in MIXTURES.values() if name not in (OURS, PAPER)]
+"""What lies between the paper's method and ours: for `mixtures` alone."""
+FACTORS = ("classifier", "experts", "objective")
 _DRAWS = 2000
 
 
@@ -153,6 +158,38 @@ def closed(results: pd.DataFrame) -> pd.DataFrame:
         rows.append(row)
     table = pd.DataFrame(rows)
     return pd.concat([table, table.mean().to_frame().T.assign(alert_rate=np.nan, ratio=np.nan)])
+
+
+def mixtures(results: pd.DataFrame) -> pd.DataFrame:
+    """Each corner between `deccaf-paper` and `deccaf`: its mean cost relative to `deccaf-paper`.
+
+    One row per corner, with what it is made of, in `saved` the mean over the scenarios and in `least` and
+    `most` the scenarios' range; empty unless all eight were run.
+    """
+    wide = (
+        largest_share(results).groupby([*SCENARIO, "policy"])[cost_column(results)].mean().unstack("policy")
+    )
+    if not set(MIXTURES.values()) <= set(wide):
+        return pd.DataFrame(columns=[*FACTORS, "policy", "saved", "least", "most"])
+    rows = []
+    for made_of, name in MIXTURES.items():
+        saved = 1 - wide[name] / wide[PAPER]
+        rows.append((*made_of, name, saved.mean(), saved.min(), saved.max()))
+    return pd.DataFrame(rows, columns=[*FACTORS, "policy", "saved", "least", "most"])
+
+
+def shares_of_gain(corners: pd.DataFrame) -> dict[str, float]:
+    """What each factor adds to the saving, mean over the orders in which they can be changed (Shapley)."""
+    saved = {tuple(row[name] for name in FACTORS): row["saved"] for _, row in corners.iterrows()}
+    first, last = ("paper", "hem", "correct"), ("ours", "decisions", "cost")
+    orders, shares = list(permutations(range(len(FACTORS)))), dict.fromkeys(FACTORS, 0.0)
+    for order in orders:
+        here = list(first)
+        for place in order:
+            before = saved[tuple(here)]
+            here[place] = last[place]
+            shares[FACTORS[place]] += (saved[tuple(here)] - before) / len(orders)
+    return shares
 
 
 def outcomes(store: Store) -> pd.DataFrame:
