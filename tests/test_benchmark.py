@@ -17,12 +17,13 @@ from typer.testing import CliRunner
 from deccaf.benchmark import kept, tasks
 from deccaf.benchmark.cells import outcome
 from deccaf.benchmark.cluster import cluster_of
-from deccaf.benchmark.profile import MonthsTable, Profile, read_profile
+from deccaf.benchmark.profile import MonthsTable, Profile, SearchTable, read_profile
 from deccaf.benchmark.report import bench_report
 from deccaf.benchmark.results import RESULTS, TYPES, collect
 from deccaf.benchmark.run import run_benchmark
 from deccaf.benchmark.scene import Setting
 from deccaf.benchmark.store import Store
+from deccaf.benchmark.tables import MIXED
 from deccaf.benchmark.world import Source
 from deccaf.cli import app
 from deccaf.data.cases import Cases
@@ -31,13 +32,14 @@ from deccaf.data.costs import Costs
 from deccaf.data.schema import Columns
 from deccaf.errors import ConfigError, DataError
 from deccaf.models.methods import learn
+from deccaf.models.paper.paper_classifier import OFFSETS
 from deccaf.policies import POLICIES as POLICIES_BY_NAME
 from deccaf.policies import Decided, policy
 from deccaf.simulate import generate_applications
 from deccaf.simulate.alerts import build_alert_sets
 
 POLICIES = ["full-rejection", "random", "ova", "ova-optimal", "deccaf-paper", "deccaf-paper-refit", "deccaf",
-            "oracle", "oracle-without-limits"]  # fmt: skip
+            "oracle", "oracle-without-limits", "hem-as-released", "ova-as-released", *MIXED]  # fmt: skip
 SMALL = Profile.model_validate(
     {
         "world": {"rows": 30_000},
@@ -94,6 +96,29 @@ def test_knowing_more_costs_less(finished):
     assert mean["deccaf"] < mean["random"]
 
 
+def test_as_published_searches_for_every_initial_score_and_expert(tmp_path):
+    """The profile `paper` in small: the same pieces, two trials each."""
+    asked = read_profile("paper")
+    assert asked.search.as_published
+    assert asked.search.classifier == asked.search.expertise == "paper"
+    search = asked.search.model_copy(update={"classifier": 2, "expertise": 2})
+    small = SMALL.model_copy(update={"search": search})
+    grid = {"policies": ["ova", "deccaf-paper"], "capacities": [0], "shares": [0.1]}
+    small = small.with_grid(grid).with_team({"size": 2})
+    table = run_benchmark(small, tmp_path)
+    searches = [key.rsplit("_", 1)[-1] for key in Store(tmp_path).finished("searches")]
+    scores = [f"{offset:g}" for offset in OFFSETS]
+    assert sorted(searches) == sorted(
+        ["hem", "ova-0", "ova-1"]
+        + [f"classifier-{s}" for s in scores]
+        + [f"classifier-depth-2-{s}" for s in scores]
+    )
+    trials = [Store(tmp_path).report(key)["trials"] for key in Store(tmp_path).finished("searches")]
+    assert set(trials) == {2}
+    assert len(table) == 2
+    assert table["expected_cost_per_100"].notna().all()
+
+
 def test_a_second_run_does_nothing_again(finished):
     folder, table = finished
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("DONE")}
@@ -148,15 +173,19 @@ def test_the_report_needs_the_results_alone(finished, tmp_path):
         == len(list(tmp_path.glob("*.pdf")))
     )
     assert "\\begin{tabular}" in (tmp_path / "costs.tex").read_text()
-    assert set(POLICIES) <= set(pd.read_csv(tmp_path / "costs.csv")["Policy"])
+    shown = set(pd.read_csv(tmp_path / "costs.csv")["Policy"])
+    assert set(POLICIES) - set(MIXED) <= shown
+    assert not set(MIXED) & shown
+    assert set(MIXED) < set(pd.read_csv(tmp_path / "mixtures.csv")["Policy"])
     with pytest.raises(DataError, match="no finished cells"):
         bench_report(tmp_path)
 
 
-def test_on_a_cluster_that_loses_a_worker_the_results_are_the_same(finished, tmp_path):
+def test_on_a_cluster_that_loses_a_worker_the_results_are_the_same(alerts, tmp_path):
     distributed = pytest.importorskip("distributed")
-    grid = SMALL.with_grid({"seeds": [0, 1]})
-    with distributed.LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=None) as cluster:
+    grid = {"seeds": [0, 1], "capacities": [0], "policies": ["deccaf-paper", "deccaf"]}
+    small, source = SMALL.model_copy(update={"search": SearchTable()}).with_grid(grid), Source(alerts=alerts)
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         written: list[str] = []
         killed: list[int] = []
 
@@ -167,11 +196,12 @@ def test_on_a_cluster_that_loses_a_worker_the_results_are_the_same(finished, tmp
                 os.kill(victim, signal.SIGKILL)
                 killed.append(victim)
 
-        found = run_benchmark(grid, tmp_path, cluster=cluster.scheduler_address, progress=progress)
+        spread = tmp_path / "spread"
+        address = cluster.scheduler_address
+        found = run_benchmark(small, spread, source=source, cluster=address, progress=progress)
     assert len(killed) == 1
     assert len(written) == len(set(written)), "something was done twice"
-    serial = run_benchmark(grid, finished[0])
-    same(serial, found)
+    same(run_benchmark(small, tmp_path / "alone", source=source), found)
 
 
 def test_the_alerts_that_end_early_move_the_protocol(alerts, tmp_path):

@@ -74,15 +74,15 @@ class Desk:
         return abs(rates[0] - rates[1]) <= self.constraints[name].within + 1e-5 and len(rows) == self.n
 
     def best(self, names: tuple[str, ...]) -> float | None:
-        found = []
-        for choice in product(range(self.makers), repeat=self.n):
-            plan = np.array(choice)
-            load = np.bincount(plan, minlength=self.makers)
-            if (load > self.upper).any() or (load < self.lower).any():
-                continue
-            if all(self.grants(name, plan) for name in names):
-                found.append(self.loss[np.arange(self.n), plan].sum())
-        return min(found, default=None)
+        """The cheapest of all plans that grants these: the first, in the order of their cost."""
+        plans = np.indices((self.makers,) * self.n).reshape(self.n, -1).T
+        load = (plans[:, :, None] == np.arange(self.makers)).sum(axis=1)
+        plans = plans[((load <= self.upper) & (load >= self.lower)).all(axis=1)]
+        costs = self.loss[np.arange(self.n), plans].sum(axis=1)
+        for k in np.argsort(costs, kind="stable"):
+            if all(self.grants(name, plans[k]) for name in names):
+                return float(costs[k])
+        return None
 
 
 ALONE = ["minutes", "deferral", "fpr", "fnr", "balance"]

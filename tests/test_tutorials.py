@@ -49,7 +49,7 @@ def test_a_tutorial_can_be_typed_along(
 @pytest.mark.parametrize(
     ("script", "arguments"),
     [
-        ("plan_a_day.py", ["--rows", "60000"]),
+        ("plan_a_day.py", ["--rows", "30000"]),
         ("worth_of_an_hour.py", ["--cases", "600"]),
         ("price_of_constraints.py", ["--cases", "600"]),
     ],

@@ -60,7 +60,7 @@ class Beliefs:
     true_q: Array | None = None
     """The same as the simulator has it; nobody knows it outside a simulation."""
     paper: Mapping[str, Correctness] = field(default_factory=dict)
-    """The paper's methods: `hem`, `hem-refit` and `ova`."""
+    """The paper's methods: `hem`, `hem-refit`, `ova`, and where asked for `hem-as-released` and the like."""
     review_cost: Array | float = 0.0
     """What it costs to ask each expert."""
 
@@ -254,6 +254,20 @@ def deccaf_paper(beliefs: Beliefs, room: Room, seed: int) -> Decided:
 def deccaf_paper_refit(beliefs: Beliefs, room: Room, seed: int) -> Decided:
     """The same after a refit on training and validation time together, the data that `deccaf` learns from."""
     known = beliefs.method("hem-refit")
+    return optimal(known.loss(), known.p.argmax(axis=1), room, seed)
+
+
+@policy("ova-as-released", needs=("ova-as-released",))
+def ova_as_released(beliefs: Beliefs, room: Room, seed: int) -> Decided:
+    """`ova` trained as the paper's released code does: the classifier's output stands for the alert score."""
+    known = beliefs.method("ova-as-released")
+    return greedy(known.loss(), known.p.argmax(axis=1), room)
+
+
+@policy("hem-as-released", needs=("hem-as-released",))
+def hem_as_released(beliefs: Beliefs, room: Room, seed: int) -> Decided:
+    """`deccaf-paper` trained as the paper's released code does: the classifier's output for the score."""
+    known = beliefs.method("hem-as-released")
     return optimal(known.loss(), known.p.argmax(axis=1), room, seed)
 
 

@@ -30,7 +30,8 @@ def run_cells(
 ) -> dict[str, Found]:
     """The cells of one history: for each capacity the outcome of each policy, under the key that it has.
 
-    `kept` are the predictions of `cases` (our classifier), `paper` (the paper's) and `experts`.
+    `kept` are the predictions of `cases` (our classifier), `paper` (the paper's), `experts`, and `released`
+    where a policy asks for the paper's models as its released code trains them.
     """
     scene, crew, costs = setting.scene(), setting.crew(ratio, seed), Costs.binary(ratio)
     known = beliefs(crew, costs, kept)
@@ -66,20 +67,24 @@ def beliefs(crew: Crew, costs: Costs, kept: dict[str, pd.DataFrame]) -> Beliefs:
     """What the models believe about the test cases."""
     paper, experts = kept["paper"], kept["experts"]
 
-    def correctness(p: str, model: str) -> Correctness:
-        return Correctness(read_truth(paper, p, costs.classes), read_experts(experts, model, crew.experts))
+    def correctness(p: str, model: str, models: pd.DataFrame = experts) -> Correctness:
+        return Correctness(read_truth(paper, p, costs.classes), read_experts(models, model, crew.experts))
 
+    methods = {
+        "hem": correctness("p", "hem"),
+        "hem-refit": correctness("refit", "refit"),
+        "ova": correctness("p", "ova"),
+    }
+    if "released" in kept:
+        for name in ("hem", "ova"):
+            methods[f"{name}-as-released"] = correctness("p", name, kept["released"])
     return Beliefs(
         experts=crew.experts,
         costs=costs.array(),
         p=read_truth(kept["cases"], "p", costs.classes),
         q=read_decisions(experts, crew.experts, costs.classes),
         true_q=crew.true_q,
-        paper={
-            "hem": correctness("p", "hem"),
-            "hem-refit": correctness("refit", "refit"),
-            "ova": correctness("p", "ova"),
-        },
+        paper=methods,
     )
 
 

@@ -1,8 +1,8 @@
 """Runs a benchmark: pieces of work with a folder each, in parallel, none of them twice.
 
-A share of training data is one round of three waves: searches and our classifier, then all models, then the
-cells. Workers compute and the runner writes, so that no worker needs the runner's disk; what a lost worker
-had in hand goes to another one, and is written once.
+A share of training data is one round of waves: searches and our classifier, then all models, then those that
+need the paper's classifier, then the cells. Workers compute and the runner writes, so that no worker needs
+the runner's disk; what a lost worker had in hand goes to another one, and is written once.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from deccaf.benchmark.tasks import (
     fit_cases,
     fit_experts,
     fit_paper_classifier,
+    fit_released,
     study_team,
 )
 from deccaf.benchmark.world import Source, build_world, settings
@@ -39,7 +40,7 @@ Progress = Callable[[float, float, str], None]
 """Called after each piece of work with (done, all, what it was), in expected seconds."""
 Results = Mapping[str, Found]
 
-_FORMAT = 2
+_FORMAT = 3
 _SECONDS = {
     "hem": 1.2,
     "ova": 2.2,
@@ -47,6 +48,7 @@ _SECONDS = {
     "cases": 10.0,
     "paper": 33.0,
     "experts": 32.0,
+    "released": 15.0,
     "cell": 0.7,
 }
 """About how long a trial of a search, a fit and a cell take: for the progress bar only."""
@@ -104,6 +106,10 @@ class Scenario:
     def experts(self, seed: int) -> str:
         """Models of the experts."""
         return f"experts/{self.name}_seed-{seed}"
+
+    def released(self, seed: int) -> str:
+        """The paper's models of the experts as its released code trains them."""
+        return f"released/{self.name}_seed-{seed}"
 
     def cell(self, seed: int, capacity: int) -> str:
         """One variation."""
@@ -188,7 +194,8 @@ class Bench:
         planned: set[str] = set()
         for share in sorted(grid.shares, reverse=True):
             scenarios = [Scenario(rate, ratio, share) for rate in grid.alert_rates for ratio in grid.ratios]
-            for wave in (self._first(scenarios), self._second(scenarios), self._third(scenarios)):
+            rounds = (self._first, self._second, self._released, self._third)
+            for wave in (ready(scenarios) for ready in rounds):
                 new = [piece for piece in wave if piece.key not in planned]
                 planned |= {piece.key for piece in new}
                 waves.append(sorted(new, key=lambda piece: -piece.weight))
@@ -215,6 +222,21 @@ class Bench:
             for seed in self.profile.grid.seeds:
                 pieces.append(Piece(s.experts(seed), _size(s) * _SECONDS["experts"], self._experts(s, seed)))
         return self._left(pieces)
+
+    def _released(self, scenarios: list[Scenario]) -> list[Piece]:
+        """Models that learn with the output of the paper's classifier, where a policy asks for them."""
+        if not self._as_released():
+            return []
+        pieces = []
+        for s in scenarios:
+            for seed in self.profile.grid.seeds:
+                seconds = _size(s) * _SECONDS["released"]
+                pieces.append(Piece(s.released(seed), seconds, self._released_experts(s, seed)))
+        return self._left(pieces)
+
+    def _as_released(self) -> bool:
+        needs = {need for name in self.profile.grid.policies for need in find(name).needs}
+        return bool(needs & {"hem-as-released", "ova-as-released"})
 
     def _third(self, scenarios: list[Scenario]) -> list[Piece]:
         """The cells, those of one history together, and the facts about the teams."""
@@ -274,9 +296,17 @@ class Bench:
 
         return prepare
 
-    def _truth(self, key: str, s: Scenario) -> NDArray[np.float64]:
-        """What a classifier believes about the test cases."""
-        return read_truth(self.store.table(key, "predictions"), "p", self.settings[s.rate].cases.classes)
+    def _released_experts(self, s: Scenario, seed: int) -> Callable[[], Call]:
+        def prepare() -> Call:
+            shortlists = {model: self._shortlist(s, model, seed) for model in ("hem", "ova")}
+            p = self._truth(s.paper, s, "past")
+            return Call(fit_released, (self.settings[s.rate], s.ratio, s.share, seed, shortlists, p))
+
+        return prepare
+
+    def _truth(self, key: str, s: Scenario, table: str = "predictions") -> NDArray[np.float64]:
+        """What a classifier believes about the test cases, or about the past ones."""
+        return read_truth(self.store.table(key, table), "p", self.settings[s.rate].cases.classes)
 
     def _team(self, s: Scenario) -> Callable[[], Call]:
         def prepare() -> Call:
@@ -288,6 +318,8 @@ class Bench:
     def _cells(self, s: Scenario, seed: int, capacities: list[int]) -> Callable[[], Call]:
         def prepare() -> Call:
             folders = {"cases": s.cases, "paper": s.paper, "experts": s.experts(seed)}
+            if self._as_released():
+                folders["released"] = s.released(seed)
             kept = {name: self.store.table(key, "predictions") for name, key in folders.items()}
             keys = {capacity: s.cell(seed, capacity) for capacity in capacities}
             # The policies themselves, not their names: a worker knows only those that deccaf registers.

@@ -211,7 +211,8 @@ def classifiers(store: Store) -> pd.DataFrame:
 def expert_models(store: Store) -> pd.DataFrame:
     """AUC, ECE and log-loss of P~(right), one row per scenario, model, history and expert."""
     rows = []
-    for where, report in reports(store, "experts", most=True):
+    kinds = ("experts", "released")
+    for where, report in (found for kind in kinds for found in reports(store, kind, most=True)):
         for model, measures in report["measures"].items():
             for place, expert in enumerate(report["experts"]):
                 each = {name: values[place] for name, values in measures["each"].items()}
@@ -241,7 +242,7 @@ def prices(store: Store, policy: str = OURS) -> pd.DataFrame:
 def seconds(store: Store, results: pd.DataFrame) -> pd.DataFrame:
     """Mean and total seconds of each stage."""
     rows: list[dict[str, Any]] = []
-    for kind in ("cases", "paper", "experts"):
+    for kind in ("cases", "paper", "experts", "released"):
         for _, report in reports(store, kind):
             rows += [{"stage": stage, "seconds": value} for stage, value in report["seconds"].items()]
     for key in store.finished("searches"):

@@ -104,7 +104,8 @@ def fit_paper_classifier(setting: Setting, ratio: float, share: float, shortlist
         {
             "predictions": pd.DataFrame(
                 {**truth_columns("p", p, costs.classes), **truth_columns("refit", refit, costs.classes)}
-            )
+            ),
+            "past": pd.DataFrame(truth_columns("p", model.predict(features), costs.classes)),
         },
     )
 
@@ -119,7 +120,10 @@ def fit_experts(
     label, held = scene.label[log.case], scene.held[log.case]
     rows: _Rows = (scene.past.features.iloc[log.case], label, log.expert, log.decision)
     classes = len(costs.classes)
-    hem, refit, ova = _paper_models(classes, rows, costs.case_weights(label), held, shortlists, clock)
+    weight = costs.case_weights(label)
+    hem, ova = _chosen(classes, rows, weight, held, shortlists, clock)
+    again = HumanExpertiseModel(classes, candidates=[hem.params_])
+    refit: HumanExpertiseModel = clock("hem, refit", lambda: again.fit(*rows, weight))
     decisions = clock("decision model", lambda: learn_decisions(log, our_settings(setting)))
     paper: dict[str, HumanExpertiseModel | OneVsAll] = {"hem": hem, "refit": refit, "ova": ova}
     correct = {name: model.predict(test, names) for name, model in paper.items()}
@@ -145,6 +149,39 @@ def fit_experts(
     )
 
 
+def fit_released(
+    setting: Setting, ratio: float, share: float, seed: int, shortlists: Mapping[str, Shortlist], p: Array
+) -> Found:
+    """The paper's models of the experts as its released code trains them.
+
+    There the column of the alert model's score holds the classifier's output while the models learn (`p`, of
+    the past cases), and the score itself when they predict.
+    """
+    scene, crew, clock = setting.scene(share), setting.crew(ratio, seed), _Clock()
+    costs, names = Costs.binary(ratio), list(crew.experts)
+    log = crew.log(scene)
+    label, held = scene.label[log.case], scene.held[log.case]
+    features = scene.past.features.assign(**{setting.score: _not_first(p)})
+    rows: _Rows = (features.iloc[log.case], label, log.expert, log.decision)
+    hem, ova = _chosen(len(costs.classes), rows, costs.case_weights(label), held, shortlists, clock)
+    paper: dict[str, HumanExpertiseModel | OneVsAll] = {"hem": hem, "ova": ova}
+    correct = {name: model.predict(scene.test.features, names) for name, model in paper.items()}
+    columns: dict[str, Array] = {}
+    for name, chance in correct.items():
+        columns |= expert_columns(name, chance, names)
+    return Found(
+        {
+            "experts": names,
+            "measures": {
+                f"{name}-as-released": _by_expert(chance, crew, scene, costs)
+                for name, chance in correct.items()
+            },
+            "seconds": {f"{stage}, as released": value for stage, value in clock.seconds.items()},
+        },
+        {"predictions": pd.DataFrame(columns)},
+    )
+
+
 def _expert_table(correct: Mapping[str, Array], q: Array, names: Sequence[str], costs: Costs) -> pd.DataFrame:
     columns = decision_columns(q, names, costs.classes)
     for model, chance in correct.items():
@@ -152,25 +189,23 @@ def _expert_table(correct: Mapping[str, Array], q: Array, names: Sequence[str], 
     return pd.DataFrame(columns)
 
 
-def _paper_models(
+def _chosen(
     classes: int,
     rows: _Rows,
     weight: Array,
     held: NDArray[np.bool_],
     shortlists: Mapping[str, Shortlist],
     clock: _Clock,
-) -> tuple[HumanExpertiseModel, HumanExpertiseModel, OneVsAll]:
-    """The paper's HEM, the same fitted again on all months, and one-vs-all."""
+) -> tuple[HumanExpertiseModel, OneVsAll]:
+    """The paper's HEM and one-vs-all with the best of the fixed and the searched settings."""
 
     def candidates(kind: str) -> Shortlist:
         return [*QUICK, *shortlists.get(kind, ())]
 
     joint = HumanExpertiseModel(classes, candidates=candidates("hem"))
     hem: HumanExpertiseModel = clock("hem", lambda: joint.fit(*rows, weight, validation=held))
-    again = HumanExpertiseModel(classes, candidates=[hem.params_])
-    refit: HumanExpertiseModel = clock("hem, refit", lambda: again.fit(*rows, weight))
     apart = OneVsAll(classes, candidates=candidates("ova"))
-    return hem, refit, clock("ova", lambda: apart.fit(*rows, weight, validation=held))
+    return hem, clock("ova", lambda: apart.fit(*rows, weight, validation=held))
 
 
 def study_team(setting: Setting, ratio: float, seed: int, p: Array) -> Found:

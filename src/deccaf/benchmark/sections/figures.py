@@ -22,6 +22,8 @@ COLORS: Mapping[str, str] = {
     "hem": PALETTE[1],
     "deccaf-paper-refit": PALETTE[6],
     "refit": PALETTE[6],
+    "hem-as-released": PALETTE[4],
+    "ova-as-released": PALETTE[5],
     "ova": PALETTE[3],
     "ova-optimal": "#a58bc9",
     "random": PALETTE[7],
@@ -32,6 +34,8 @@ MODELS: Mapping[str, str] = {
     "hem": "HEM (paper)",
     "refit": "HEM, refit",
     "ova": "one-vs-all",
+    "hem-as-released": "HEM, as released",
+    "ova-as-released": "one-vs-all, as released",
     "deccaf": "decision model (deccaf)",
 }
 _Scenario = tuple[float, float]
