@@ -71,3 +71,32 @@ def test_every_package_with_public_names_is_in_the_reference() -> None:
         if found.ispkg
     }
     assert packages - inner <= set(MODULES)
+
+
+def test_every_name_on_the_page_of_the_paper_exists() -> None:
+    """Functions and classes by import; policies, and what the report writes, by the code that writes it."""
+    page = (ROOT / "docs" / "paper.md").read_text()
+    names = set(re.findall(r"`(deccaf(?:\.\w+)+)`", page))
+    assert len(names) > 20
+    for name in names:
+        assert _found(name), f"docs/paper.md names {name}, which is not there"
+    code = "\n".join(path.read_text() for path in (ROOT / "src" / "deccaf" / "benchmark").rglob("*.py"))
+    rows = re.findall(r"^\| \d \| [^|]+ \| (`[a-z].*) \|$", page, re.M)
+    written = [name for row in rows for name in re.findall(r"`([a-z-]+)`", row)]
+    assert len(written) > 8
+    for name in written:
+        stem = name.removesuffix("-deccaf").removesuffix("-deccaf-paper")
+        assert f'"{stem}' in code, f"docs/paper.md: no part of a report is called {name}"
+
+
+def _found(name: str) -> bool:
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            found: object = import_module(".".join(parts[:cut]))
+        except ImportError:
+            continue
+        for part in parts[cut:]:
+            found = getattr(found, part, None)
+        return found is not None
+    return False

@@ -41,8 +41,8 @@ class Correctness:
     """(cases, experts): P~(the expert is right | x)."""
 
     def loss(self) -> Array:
-        """1 - P~(right) of the machine, which says its likelier class, and of each expert (the paper's eq. 7,
-        which prints the argmin of the correctness)."""
+        """1 - P~(right) of the machine, which says its likelier class, and of each expert (the paper's eq. 8
+        and 9, which prints the argmin of the correctness)."""
         return np.hstack([1.0 - self.p.max(axis=1, keepdims=True), 1.0 - self.correct])
 
 
@@ -343,13 +343,30 @@ def oracle(beliefs: Beliefs, room: Room, seed: int) -> Decided:
     return optimal(beliefs.loss(beliefs.true_q), beliefs.machine_says(), room, seed)
 
 
+def without_limits(loss: Array, machine_says: Ints, room: Room) -> Decided:
+    """Every case to its best maker, however full (the paper's rejector, eq. 7)."""
+    if room.eligible is not None:
+        loss = np.where(room.eligible, loss, np.inf)
+    return Decided(loss.argmin(axis=1), machine_says)
+
+
+@policy("deccaf-paper-without-limits", needs=("hem",))
+def deccaf_paper_without_limits(beliefs: Beliefs, room: Room, seed: int) -> Decided:
+    """The paper's classifier and rejector if nobody's time were limited."""
+    known = beliefs.method("hem")
+    return without_limits(known.loss(), known.p.argmax(axis=1), room)
+
+
+@policy("deccaf-without-limits", needs=("q",))
+def deccaf_without_limits(beliefs: Beliefs, room: Room, seed: int) -> Decided:
+    """deccaf if nobody's time were limited."""
+    return without_limits(beliefs.loss(beliefs.q), beliefs.machine_says(), room)
+
+
 @policy("oracle-without-limits", needs=("true_q",))
 def oracle_without_limits(beliefs: Beliefs, room: Room, seed: int) -> Decided:
     """Every case to whoever errs at least cost, whatever their room: a bound that no policy can reach."""
-    loss = beliefs.loss(beliefs.true_q)
-    if room.eligible is not None:
-        loss = np.where(room.eligible, loss, np.inf)
-    return Decided(loss.argmin(axis=1), beliefs.machine_says())
+    return without_limits(beliefs.loss(beliefs.true_q), beliefs.machine_says(), room)
 
 
 def _drawn(cases: int, machine_says: Ints, room: Room, seed: int) -> Decided:

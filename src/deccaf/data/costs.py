@@ -127,7 +127,7 @@ class Costs:
                 )
 
     def case_weights(self, label: NDArray[np.integer], amounts: pd.DataFrame | None = None) -> Array:
-        """c_i of the paper's reweighted losses (eq. 16 and 17): what it costs to err on case i.
+        """c_i of the paper's reweighted losses (eq. 14 and 15): what it costs to err on case i.
 
         `label` holds positions in `classes`. With two classes it is the one error that the truth allows;
         with more it is the mean cost of the wrong decisions.

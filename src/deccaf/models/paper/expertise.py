@@ -1,6 +1,6 @@
 """P(correct | case, expert): the paper's human expertise model (HEM) and the one-vs-all baseline.
 
-Both are LightGBM classifiers of correctness, trained on the cost-weighted log-loss (the paper's eq. 17), so
+Both are LightGBM classifiers of correctness, trained on the cost-weighted log-loss (the paper's eq. 15), so
 their probabilities are those of the reweighted distribution, where an error on a case counts c_i. The HEM is
 one model with the expert as a categorical feature; one-vs-all is one model per expert, on its own decisions.
 """

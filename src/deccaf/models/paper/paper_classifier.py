@@ -1,4 +1,4 @@
-"""The paper's classifier h: LightGBM (dart) trained on the cost-weighted log-loss (its eq. 16).
+"""The paper's classifier h: LightGBM (dart) trained on the cost-weighted log-loss (its eq. 14).
 
 Its probabilities are those of the reweighted distribution, where an error on a case counts c_i; convert with
 `classifier.unweighted`. Boosting starts from g_d + offset, with g_d the log-odds of the weighted prevalence,
