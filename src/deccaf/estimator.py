@@ -72,7 +72,8 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         `"deccaf"` (expected cost, the default), `"paper"` (the paper's method) or `"ova"` (one model per
         expert, with the same exact plan).
     budget
-        How many settings of the trees to try: `"quick"`, `"standard"` or `"paper"`.
+        How many settings of the trees to try: `"quick"`, a few fixed ones; `"standard"` and `"paper"`, 20 and
+        120 more that are drawn at random from the space.
     review_cost
         What it costs to ask an expert: one number, or a number by name (anyone else: 0).
     half_life
