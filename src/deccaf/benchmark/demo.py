@@ -85,5 +85,5 @@ def _headline(plans: MonthOfPlans, results: pd.DataFrame) -> tuple[tuple[str, st
         (f"{results['n'].iloc[0]:,}", "alerts to review in month 7"),
         (f"{saved:.0%}", "less cost of errors than with random cases for analysts"),
         (f"{gap['saved_paper']:.0%}", "less than the paper's method where loads are fixed"),
-        (f"{gap['closed']:.0%}", "of the gap closed to knowing every expert, with our classifier"),
+        (f"{gap['closed']:.0%}", "of the gap to knowing every expert, same classifier"),
     )

@@ -78,7 +78,7 @@ def _headline(results: pd.DataFrame) -> tuple[tuple[str, str], ...]:
         (f"{mean['won_paper']:.0%}", "of the variations won against the paper's DeCCaF"),
     ]
     if "closed" in table:
-        found.append((f"{mean['closed']:.0%}", "of the gap closed to knowing every expert, with our classifier"))
+        found.append((f"{mean['closed']:.0%}", "of the gap to knowing every expert, same classifier"))
     return tuple(found)
 
 
