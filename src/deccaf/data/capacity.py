@@ -21,6 +21,7 @@ from deccaf.data.frames import as_pandas
 from deccaf.data.headers import check_spelling
 from deccaf.data.marks import note_two_spellings
 from deccaf.data.names import compared, names_of, note_odd_names, refuse_summary
+from deccaf.data.wide import long_capacity
 from deccaf.errors import CapacityError, ConfigError, DataError, did_you_mean, show
 
 UNLIMITED = 2**62
@@ -84,15 +85,15 @@ class Capacity:
     def read(cls, path: str | Path) -> Capacity:
         """Read a capacity file: `batch`, `expert_id`, `upper`, optional `lower`; no batch means one batch."""
         with about(path):
-            frame = read_frame(path, text=("batch", "expert_id"))
+            frame = read_frame(path, text=("batch", "batch_id", "expert_id"))
             if frame.empty:
                 raise DataError("no rows")
             return cls.from_frame(frame)
 
     @classmethod
     def from_frame(cls, frame: Any) -> Capacity:
-        """Check a table with the columns of a capacity file."""
-        frame = as_pandas(frame)
+        """Check a table with the columns of a capacity file, or with `batch_id` and a column per person."""
+        frame = long_capacity(as_pandas(frame))
         check_spelling(frame.columns, dict.fromkeys(("batch", "expert_id", "upper", "lower")))
         for name in ("expert_id", "upper"):
             if name not in frame:

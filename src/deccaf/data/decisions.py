@@ -29,6 +29,7 @@ from deccaf.data.names import (
 from deccaf.data.schema import no_missing, require_columns
 from deccaf.data.times import parse_times
 from deccaf.data.values import Codes, class_codes, number_in
+from deccaf.data.wide import long_decisions
 from deccaf.errors import DataError, did_you_mean
 
 
@@ -78,10 +79,11 @@ class Decisions:
     ) -> Self:
         """Check a table with `case_id`, `expert_id`, `decision`; optional `propensity`, `time`, `seconds`.
 
+        A table with `case_id` and a column of decisions for each person is read too, with a note.
         `cases` closes the set of cases and `roster` the set of experts: anything else is a `DataError`.
         Times written as text are read as `parse_times` does.
         """
-        frame = as_pandas(frame)
+        frame = long_decisions(as_pandas(frame), classes)
         check_spelling(
             frame.columns,
             dict.fromkeys(("case_id", "expert_id", "decision", "propensity", "time", "seconds")),
