@@ -22,9 +22,9 @@ from deccaf.benchmark.report import bench_report
 from deccaf.benchmark.results import RESULTS, TYPES, collect
 from deccaf.benchmark.run import run_benchmark
 from deccaf.benchmark.scene import Setting
-from deccaf.benchmark.store import Store
+from deccaf.benchmark.store import Found, Store
 from deccaf.benchmark.tables import MIXED
-from deccaf.benchmark.world import Source
+from deccaf.benchmark.world import Source, build_world, with_ratios
 from deccaf.cli import app
 from deccaf.data.cases import Cases
 from deccaf.data.config import PartsTable
@@ -117,6 +117,37 @@ def test_as_published_searches_for_every_initial_score_and_expert(tmp_path):
     assert set(trials) == {2}
     assert len(table) == 2
     assert table["expected_cost_per_100"].notna().all()
+
+
+def test_costs_of_the_decisions_that_were_drawn(finished):
+    """The same page from one draw of the decisions, in place of their chances."""
+    folder, table = finished
+    mean = table[table["policy"] == "deccaf"]["cost_per_100"].mean()
+    page = bench_report(folder, drawn=True)
+    (costs,) = [section for section in page.sections if section.name == "costs"]
+    (shown,) = costs.table[costs.table["Policy"] == "deccaf"].iloc[:, 2]
+    assert shown.startswith(f"{mean:.2f}"[:3])
+    claims = next(section for section in page.sections if section.name == "claims").table
+    assert set(claims["Holds"]) <= {"yes", "no"}
+    assert "5 of 6 scenarios" in set(claims["Paper"])
+
+
+def test_ratios_of_the_alert_models_own_threshold(tmp_path):
+    """A searched alert model, and lambda from its threshold: a fifth of it, itself, and five times it."""
+    world = SMALL.world.model_copy(update={"rows": 20_000, "alert_search": 2})
+    asked = SMALL.model_copy(update={"world": world}).with_grid({"ratios": "threshold"})
+    store = Store(tmp_path)
+    build_world(store, asked, Source(), lambda _: None)
+    report = store.report("world/rate-0.15")
+    assert report["alert_trials"] == 2
+    assert set(report["alert_model"]) >= {"max_depth", "num_leaves"}
+    ratios = with_ratios(store, asked).grid.cost_ratios
+    assert ratios == [float(f"{report['cost_ratio'] * times:.4g}") for times in (0.2, 1.0, 5.0)]
+    with pytest.raises(ConfigError, match="known once the alerts are"):
+        assert asked.grid.cost_ratios
+    store.write("world/rate-0.15", Found({"source": "alerts"}))
+    with pytest.raises(ConfigError, match="a file of alerts has no threshold"):
+        with_ratios(store, asked)
 
 
 def test_a_second_run_does_nothing_again(finished):

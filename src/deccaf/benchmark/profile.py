@@ -30,6 +30,8 @@ class WorldTable(Table):
     seed: int = Field(0, ge=0)
     base_rate: float = Field(0.05, gt=0, lt=1)
     """Higher alert rates are sampled down to as many alerts per month as this one has."""
+    alert_search: int = Field(0, ge=0)
+    """Trials of the search for the alert model's settings (the paper made 100); 0: those that it selected."""
 
 
 class MonthsTable(Table):
@@ -57,8 +59,9 @@ class GridTable(Table):
     """The variations: every combination of these is one cell."""
 
     alert_rates: list[float] = Field([0.05, 0.15], min_length=1)
-    ratios: list[float] = Field([0.0114, 0.057, 0.285], min_length=1)
-    """Cost of a false positive relative to a false negative (the paper's lambda)."""
+    ratios: list[float] | Literal["threshold"] = Field([0.0114, 0.057, 0.285], min_length=1)
+    """Cost of a false positive relative to a false negative (the paper's lambda). `threshold`: that of the
+    alert model's threshold at the lowest alert rate, a fifth of it and five times it, as the paper has them."""
     shares: list[float] = Field([1.0], min_length=1)
     """Shares of the past cases that are learned from."""
     seeds: list[int] = Field([0, 1, 2, 3, 4], min_length=1)
@@ -67,10 +70,17 @@ class GridTable(Table):
     """0 is everyone alike, the others are draws."""
     policies: list[str] = Field(min_length=1)
 
+    @property
+    def cost_ratios(self) -> list[float]:
+        """The ratios as numbers."""
+        if isinstance(self.ratios, str):
+            raise ConfigError("ratios: those of the threshold are known once the alerts are")
+        return self.ratios
+
     @field_validator("alert_rates", "ratios", "shares", "seeds", "capacities", "policies")
     @classmethod
-    def _no_repeats(cls, values: list[Any]) -> list[Any]:
-        if len(set(values)) != len(values):
+    def _no_repeats(cls, values: list[Any] | str) -> list[Any] | str:
+        if not isinstance(values, str) and len(set(values)) != len(values):
             raise ValueError("the same value stands twice")
         return values
 
@@ -83,8 +93,8 @@ class GridTable(Table):
 
     @field_validator("ratios")
     @classmethod
-    def _ratios(cls, values: list[float]) -> list[float]:
-        if not all(0 < value < float("inf") for value in values):
+    def _ratios(cls, values: list[float] | str) -> list[float] | str:
+        if not isinstance(values, str) and not all(0 < value < float("inf") for value in values):
             raise ValueError("cost ratios are positive")
         return values
 

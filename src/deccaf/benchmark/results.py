@@ -45,7 +45,7 @@ def write_results(store: Store, profile: Profile) -> pd.DataFrame:
     grid = profile.grid
     inside = (
         table["alert_rate"].isin(grid.alert_rates)
-        & table["ratio"].isin(grid.ratios)
+        & table["ratio"].isin(grid.cost_ratios)
         & table["train_share"].isin(grid.shares)
         & table["training_seed"].isin(grid.seeds)
         & table["capacity_seed"].isin(grid.capacities)

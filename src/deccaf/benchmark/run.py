@@ -33,7 +33,7 @@ from deccaf.benchmark.tasks import (
     fit_released,
     study_team,
 )
-from deccaf.benchmark.world import Source, build_world, settings
+from deccaf.benchmark.world import Source, build_world, settings, with_ratios
 from deccaf.policies import find
 
 Progress = Callable[[float, float, str], None]
@@ -136,6 +136,7 @@ def run_benchmark(
     check_tools(_searches(profile))
     store.settle(_identity(profile, source))
     build_world(store, profile, source, say)
+    profile = with_ratios(store, profile)
     bench = Bench(store, profile, settings(store, profile, source, say))
     waves = bench.waves()
     total, done = sum(piece.weight for wave in waves for piece in wave), 0.0
@@ -193,7 +194,9 @@ class Bench:
         grid, waves = self.profile.grid, []
         planned: set[str] = set()
         for share in sorted(grid.shares, reverse=True):
-            scenarios = [Scenario(rate, ratio, share) for rate in grid.alert_rates for ratio in grid.ratios]
+            scenarios = [
+                Scenario(rate, ratio, share) for rate in grid.alert_rates for ratio in grid.cost_ratios
+            ]
             rounds = (self._first, self._second, self._released, self._third)
             for wave in (ready(scenarios) for ready in rounds):
                 new = [piece for piece in wave if piece.key not in planned]

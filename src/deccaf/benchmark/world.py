@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from deccaf.data.cases import Cases
 from deccaf.data.decisions import Decisions
 from deccaf.data.files import read_frame
 from deccaf.errors import ConfigError, DataError
-from deccaf.simulate.alerts import AlertModel, AlertSets, Roc, build_alert_sets
+from deccaf.simulate.alerts import AlertModel, AlertSets, Roc, build_alert_sets, tune_alert_model
 from deccaf.simulate.applications import generate_applications
 from deccaf.simulate.baf import load_baf
 
@@ -69,14 +69,33 @@ def build_world(store: Store, profile: Profile, source: Source, say: Callable[[s
         else generate_applications(world.rows, seed=world.seed)
     )
     say("Training the alert model, raising alerts")
-    model = AlertModel(seed=world.seed, jobs=1).fit(applications)
+    params, found = None, {}
+    if world.alert_search:
+        say(f"Searching the alert model's settings: {world.alert_search} trials")
+        tuned = tune_alert_model(
+            applications, trials=world.alert_search, fpr=world.base_rate, seed=world.seed, jobs=1
+        )
+        params, found = tuned.params, {"alert_model": tuned.params, "alert_trials": len(tuned.trials)}
+    model = AlertModel(params, seed=world.seed, jobs=1).fit(applications)
     for rate in missing:
         rates = sorted({min(world.base_rate, rate), rate})
         sets = build_alert_sets(applications, rates, seed=world.seed, model=model)
-        store.write(key(rate), _kept(sets, rate))
+        store.write(key(rate), _kept(sets, rate, found))
 
 
-def _kept(sets: AlertSets, rate: float) -> Found:
+def with_ratios(store: Store, profile: Profile) -> Profile:
+    """The profile with its cost ratios as numbers: those of the threshold, once there are alerts."""
+    if profile.grid.ratios != "threshold":
+        return profile
+    lowest = min(profile.grid.alert_rates)
+    report = store.report(key(lowest))
+    if "cost_ratio" not in report:
+        raise ConfigError("ratios: a file of alerts has no threshold; give the ratios as numbers")
+    ratio = report["cost_ratio"]
+    return profile.with_grid({"ratios": [float(f"{ratio * times:.4g}") for times in (0.2, 1.0, 5.0)]})
+
+
+def _kept(sets: AlertSets, rate: float, searched: Mapping[str, Any]) -> Found:
     threshold = sets.thresholds[rate]
     report = {
         "source": "applications",
@@ -84,6 +103,7 @@ def _kept(sets: AlertSets, rate: float) -> Found:
         "cost_ratio": sets.cost_ratio(rate),
         "at_threshold": sets.roc.at(threshold),
         "roc": _thinned(sets.roc),
+        **searched,
     }
     tables = {"alerts": sets.sets[rate].reset_index(), "months": sets.months[rate].reset_index()}
     return Found(report, tables)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 from rich.progress import (
@@ -57,7 +57,9 @@ def run(
         int | None, typer.Option(min=1, help="How many reviewers; from --decisions each seed draws a team.")
     ] = None,
     team_seed: Annotated[int | None, typer.Option(min=0, help="Seed of the teams.")] = None,
-    ratios: Annotated[str | None, _list("Cost of a false positive / of a false negative.")] = None,
+    ratios: Annotated[
+        str | None, _list("Cost of a false positive / of a false negative; threshold: the alert model's.")
+    ] = None,
     alert_rates: Annotated[str | None, _list("False-positive rates of the alert model.")] = None,
     shares: Annotated[str | None, _list("Shares of the past cases to learn from.")] = None,
     seeds: Annotated[str | None, _list("Seeds of the histories.")] = None,
@@ -81,7 +83,7 @@ def run(
 
     settings = read_profile(profile).with_grid(
         {
-            "ratios": _values(ratios, float, "--ratios"),
+            "ratios": ratios if ratios == "threshold" else _values(ratios, float, "--ratios"),
             "alert_rates": _values(alert_rates, float, "--alert-rates"),
             "shares": _values(shares, float, "--shares"),
             "seeds": _values(seeds, int, "--seeds"),
@@ -115,6 +117,10 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Where to write; by default DIR/report.")
     ] = None,
+    cost: Annotated[
+        Literal["expected", "drawn"],
+        typer.Option(help="Cost with the simulated reviewers' true chances, or of the decisions drawn once."),
+    ] = "expected",
 ) -> None:
     """Make the tables and pictures of a run from its stored results alone.
 
@@ -123,7 +129,7 @@ def report(
     """
     from deccaf.benchmark.report import bench_report
 
-    page = bench_report(folder)
+    page = bench_report(folder, drawn=cost == "drawn")
     target = folder / "report" if out is None else out
     with warnings_said():
         path = page.write(target)

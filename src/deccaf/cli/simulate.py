@@ -47,6 +47,10 @@ def alerts(
     ] = None,
     rows: RowsOption = 1_000_000,
     rate: Annotated[float, typer.Option(help="False-positive rate of the alert model on month 3.")] = 0.05,
+    search: Annotated[
+        int,
+        typer.Option(min=0, help="Trials of a search for the model's settings; 0: those the paper selected."),
+    ] = 0,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -56,13 +60,19 @@ def alerts(
     the features, fraud_bool, model_score and month.
     """
     from deccaf.simulate import build_alert_sets, generate_applications, load_baf
+    from deccaf.simulate.alerts import AlertModel, tune_alert_model
 
     check_output(out, [applications])
-    with steps(3) as step:
+    with steps(3 + bool(search)) as step:
         step("Reading applications" if applications else "Generating applications")
         world = load_baf(applications) if applications else generate_applications(rows, seed=seed)
+        model = None
+        if search:
+            step(f"Searching the alert model's settings: {search} trials")
+            tuned = tune_alert_model(world, trials=search, fpr=rate, seed=seed)
+            model = AlertModel(tuned.params, seed=seed).fit(world)
         step("Training the alert model and raising alerts")
-        raised = build_alert_sets(world, (rate,), seed=seed)
+        raised = build_alert_sets(world, (rate,), seed=seed, model=model)
         step("Writing")
         write_frame(raised.sets[rate].reset_index(), out)
     show_table(
