@@ -22,6 +22,7 @@ LEVELS = [
     {"backtest"},
     {"benchmark", "service"},
     {"cli"},
+    {"__main__"},
 ]
 HOMES = {
     "ortools": {"assign"},

@@ -229,3 +229,10 @@ def test_lazy_names_are_those_of_the_package_and_hide_no_module(name: str) -> No
     assert not modules & set(package.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         package.nonsense  # noqa: B018
+
+
+def test_python_can_run_the_package() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "deccaf", "--version"], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.startswith("deccaf ")

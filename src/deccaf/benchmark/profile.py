@@ -61,7 +61,7 @@ class GridTable(Table):
     alert_rates: list[float] = Field([0.05, 0.15], min_length=1)
     ratios: list[float] | Literal["threshold"] = Field([0.0114, 0.057, 0.285], min_length=1)
     """Cost of a false positive relative to a false negative (the paper's lambda). `threshold`: that of the
-    alert model's threshold at the lowest alert rate, a fifth of it and five times it, as the paper has them."""
+    alert model's threshold at the lowest alert rate, a fifth of it and five times it, as in the paper."""
     shares: list[float] = Field([1.0], min_length=1)
     """Shares of the past cases that are learned from."""
     seeds: list[int] = Field([0, 1, 2, 3, 4], min_length=1)
