@@ -26,6 +26,7 @@ from deccaf.policies import (
 WITH_PEOPLE = (
     "random",
     "random-experts",
+    "rejection",
     "deccaf-blind",
     "ova",
     "ova-optimal",
@@ -81,6 +82,15 @@ def test_policies_without_people():
     assert (alone.machine_says == cheaper).all()
     paper = find("only-classifier").decide(known, room, 0)
     assert (paper.machine_says == known.paper["hem"].p.argmax(axis=1)).all()
+
+
+def test_rejection_gives_people_what_the_classifier_is_least_sure_of():
+    known = beliefs()
+    room = Room(np.array([0, 0, 0, 0]), np.array([60, 5, 5, 0]))
+    found = find("rejection").decide(known, room, 1)
+    assert np.bincount(found.maker, minlength=4).tolist() == [50, 5, 5, 0]
+    sure = known.method("hem").p.max(axis=1)
+    assert sure[found.maker > 0].max() <= sure[found.maker == 0].min()
 
 
 def test_the_corners_of_the_mixture_are_the_two_methods():

@@ -222,6 +222,21 @@ def random_experts(beliefs: Beliefs, room: Room, seed: int) -> Decided:
     return _drawn(len(beliefs), beliefs.machine_says(), room, seed)
 
 
+@policy("rejection", needs=("hem",))
+def rejection(beliefs: Beliefs, room: Room, seed: int) -> Decided:
+    """Rejection learning (Chow, 1970): people get what the paper's classifier is least sure of, whoever has
+    room, as nothing is known of them."""
+    known, cases = beliefs.method("hem").p, len(beliefs)
+    to_people = min(cases - int(room.lower[0]), int(np.minimum(room.upper[1:], cases).sum()))
+    if room.eligible is not None or to_people < cases - int(room.upper[0]):
+        return random(beliefs, room, seed)
+    unsure = np.argsort(known.max(axis=1), kind="stable")[:to_people]
+    maker = np.zeros(cases, np.int64)
+    people = Room(np.append(0, room.lower[1:]), np.append(0, room.upper[1:]), name=room.name)
+    maker[unsure] = _shuffled(to_people, people, seed)
+    return Decided(maker, known.argmax(axis=1))
+
+
 @policy("ova", needs=("ova",))
 def ova(beliefs: Beliefs, room: Room, seed: int) -> Decided:
     """One model per expert, greedy in the order of arrival, as published."""
