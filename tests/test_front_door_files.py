@@ -468,6 +468,35 @@ def test_files_with_two_readings_or_none_are_named(
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    "index",
+    [
+        pd.RangeIndex(1000, 1005, name="case_id"),  # pandas keeps it in the metadata alone
+        pd.RangeIndex(5, 0, -1, name="case_id"),
+        pd.Index([3, 1, 4, 15, 9], name="case_id"),
+        pd.Index(list("abcde"), name="case_id"),
+        pd.Index([3, 1, 4, 15, 9]),  # what is left after rows were picked: no column of anybody's
+        pd.Index(list("abcde")),
+        pd.RangeIndex(5),
+    ],
+    ids=str,
+)
+def test_the_index_that_pandas_wrote(tmp_path: Path, index: pd.Index) -> None:
+    """A named index is a column, in whole files and in pieces; one without a name is nothing."""
+    path, frame = tmp_path / "cases.parquet", pd.DataFrame({"x": np.arange(5.0)}, index=index)
+    frame.to_parquet(path)
+    wanted = {"x": frame["x"].tolist()}
+    if index.name:
+        wanted["case_id"] = [str(name) for name in index]
+    pieces = [
+        pd.concat(read_frames(path, rows=2, text=("case_id",), columns=c)) for c in (None, ["case_id", "x"])
+    ]
+    for found in (read_frame(path, text=("case_id",)), *pieces):
+        assert found.to_dict("list") == wanted
+    (only,) = read_frames(path, columns=["x"])
+    assert list(only) == ["x"]
+
+
 def test_folders_and_patterns(run, files: dict[str, Path]) -> None:
     whole = pd.read_csv(files["cases"], dtype={"case_id": str})
     folder = files["cases"].with_name("parts")

@@ -19,6 +19,7 @@ from deccaf.data.csv_files import not_utf8, read_csv
 from deccaf.data.excel_files import read_excel
 from deccaf.data.headers import check_header, check_width
 from deccaf.data.names import as_text
+from deccaf.data.pandas_index import PandasIndex
 from deccaf.data.sources import EXTENSIONS, Source, shown, sources
 from deccaf.data.times import parse_times
 from deccaf.errors import ConfigError, DataError, DeccafError
@@ -218,7 +219,7 @@ def _read(source: Source, text: Collection[str], category: Collection[str]) -> p
         else:
             _check_parquet(source)
             with pa.parquet.ParquetFile(source.path) as parquet:
-                table = parquet.read()
+                table = PandasIndex.of(parquet.schema_arrow).settled(parquet.read())
         return _named(table, source, text)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _unreadable(source, error) from error
@@ -283,15 +284,21 @@ def _parquet_chunks(
             _check_parquet(part)
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(part, error) from error
-    _check_alike({part.shown: pa.parquet.read_schema(part.path).names for part in parts})
+    schemas = {part.shown: pa.parquet.read_schema(part.path) for part in parts}
+    _check_alike({name: PandasIndex.of(schema).names(schema.names) for name, schema in schemas.items()})
     for part in parts:
+        schema, first_row = schemas[part.shown], 0
+        index = PandasIndex.of(schema)
+        names = [name for name in schema.names if name not in index.unnamed]
+        wanted = names if columns is None else [name for name in names if name in set(columns)]
+        if columns is not None and index.name not in columns:
+            index = PandasIndex()
         try:
             with pa.parquet.ParquetFile(part.path) as parquet:
-                names = parquet.schema_arrow.names
-                wanted = names if columns is None else [name for name in names if name in set(columns)]
                 for batch in parquet.iter_batches(batch_size=rows, columns=wanted):
-                    table = _named(pa.Table.from_batches([batch]), part, text)
-                    yield _with_numbered_folders(table, parts, text)
+                    table = index.settled(pa.Table.from_batches([batch]), first_row)
+                    first_row += batch.num_rows
+                    yield _with_numbered_folders(_named(table, part, text), parts, text)
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(part, error) from error
 
