@@ -10,8 +10,10 @@ import pytest
 
 from deccaf.benchmark import tables
 from deccaf.benchmark.results import TYPES, variation_of
+from deccaf.benchmark.sections import figures
 from deccaf.errors import DataError
 from deccaf.policies import MIXTURES
+from deccaf.report.figures import percent
 
 
 def results(
@@ -117,3 +119,30 @@ def test_a_folder_names_its_variation():
     assert list(found.values()) == [0.05, 0.0114, 0.25, 3, 4]
     with pytest.raises(DataError, match="not the folder of a cell"):
         variation_of("cells/other")
+
+
+def test_ticks_of_shares_are_not_rounded() -> None:
+    from matplotlib.figure import Figure
+
+    axes = Figure().subplots()
+    axes.set_xticks([-0.05, 0.0, 0.025, 0.05, 0.075])
+    percent(axes.xaxis)
+    labels = [axes.xaxis.get_major_formatter()(tick, None) for tick in axes.get_xticks()]
+    assert labels == ["\N{MINUS SIGN}5%", "0%", "2.5%", "5%", "7.5%"]
+
+
+@pytest.mark.parametrize("rates", [(0.05,), (0.05, 0.15)])
+def test_the_legend_of_the_models_is_whole(rates: tuple[float, ...]) -> None:
+    """With one alert rate, and all models in it, the names are inside of the picture."""
+    rows = [
+        {"alert_rate": rate, "ratio": 0.057, "model": model, "auc": 0.6, "ece": 0.1}
+        for rate in rates
+        for model in figures.MODELS
+        for _ in range(2)
+    ]
+    figure = figures.expert_models(pd.DataFrame(rows), "A title")
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    inside, box = figure.bbox, legend.get_window_extent()
+    assert inside.x0 <= box.x0 < box.x1 <= inside.x1
+    assert len(legend.get_texts()) == len(figures.MODELS)

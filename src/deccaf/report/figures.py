@@ -160,9 +160,12 @@ def heatmap(
     return figure
 
 
-def percent(*which: Axis, decimals: int = 0) -> None:
-    """Write the shares along some axes as percentages."""
-    from matplotlib.ticker import PercentFormatter
+def percent(*which: Axis) -> None:
+    """Write the shares along some axes as percentages, with the decimals that the ticks have: 2.5, 5, 7.5."""
+    from matplotlib.ticker import FuncFormatter
+
+    def written(share: float, _: int | None) -> str:
+        return f"{100 * share:.6g}%".replace("-", "\N{MINUS SIGN}")
 
     for axis in which:
-        axis.set_major_formatter(PercentFormatter(1.0, decimals=decimals))
+        axis.set_major_formatter(FuncFormatter(written))

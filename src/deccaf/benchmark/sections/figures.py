@@ -69,7 +69,7 @@ def costs(intervals: pd.DataFrame, policies: Sequence[str], title: str) -> Figur
 def expert_models(table: pd.DataFrame, title: str) -> Figure:
     """Mean AUC and ECE of P~(right) over experts and histories, with 95 % intervals, by ratio."""
     rates = sorted(table["alert_rate"].unique())
-    figure = empty_figure(3.7 * len(rates) + 0.8, 5.8)
+    figure = empty_figure(max(3.7 * len(rates) + 0.8, 7.0), 5.8)
     grid = figure.subplots(2, len(rates), squeeze=False, sharey="row")
     for column, rate in enumerate(rates):
         for axes, measure in zip(grid[:, column], ("auc", "ece"), strict=True):
@@ -81,22 +81,21 @@ def expert_models(table: pd.DataFrame, title: str) -> Figure:
             else:
                 percent(axes.yaxis)
     handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return _titled(figure, title)
 
 
 def _model_lines(axes: Axes, table: pd.DataFrame, measure: str) -> None:
     ratios = sorted(table["ratio"].unique())
-    for shift, (model, label) in enumerate(MODELS.items()):
+    there = [model for model in MODELS if model in set(table["model"])]
+    for shift, model in enumerate(there):
         part = table[table["model"] == model].groupby("ratio")[measure].agg(["mean", "std", "count"])
-        if part.empty:
-            continue
         part = part.reindex(ratios)
         half = 1.96 * part["std"] / np.sqrt(part["count"])
-        places = np.arange(len(ratios)) + 0.12 * (shift - 1.5)
+        places = np.arange(len(ratios)) + 0.12 * (shift - (len(there) - 1) / 2)
         axes.errorbar(
             places, part["mean"], half, color=COLORS[model], marker="o", markersize=5, linestyle="none",
-            capsize=3, label=label,
+            capsize=3, label=MODELS[model],
         )  # fmt: skip
     axes.set_xticks(range(len(ratios)), [f"{ratio:g}" for ratio in ratios])
     axes.set_xlabel("Cost ratio")

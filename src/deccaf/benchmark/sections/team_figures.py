@@ -69,8 +69,7 @@ def rates(
         xlim=(0, right),
         ylim=(0, 1.04),
     )
-    percent(axes.xaxis, decimals=0 if right > 0.1 else 1)
-    percent(axes.yaxis)
+    percent(axes.xaxis, axes.yaxis)
     return figure
 
 
