@@ -130,6 +130,9 @@ def test_costs_of_the_decisions_that_were_drawn(finished):
     claims = next(section for section in page.sections if section.name == "claims").table
     assert set(claims["Holds"]) <= {"yes", "no"}
     assert "5 of 6 scenarios" in set(claims["Paper"])
+    chosen = next(section for section in page.sections if section.name == "chosen-settings").table
+    assert chosen["model"].tolist() == ["classifier", "hem", "ova"]
+    assert (chosen["max_depth"].astype(float) >= 2).all()
 
 
 def test_ratios_of_the_alert_models_own_threshold(tmp_path):

@@ -230,6 +230,21 @@ def validation_losses(store: Store) -> pd.DataFrame:
     return _means(rows, ["fixed", "chosen"], ["train_share", "model"])
 
 
+def chosen_settings(store: Store) -> pd.DataFrame:
+    """Settings of the paper's models that won on the validation month, with most training data.
+
+    One row per scenario and classifier, and per scenario, history and HEM; of one-vs-all the experts' medians.
+    """
+    rows: list[dict[str, Any]] = []
+    for where, report in reports(store, "paper", most=True):
+        rows.append({**where, "model": "classifier", **report["params"]})
+    for where, report in reports(store, "experts", most=True):
+        rows.append({**where, "model": "hem", **report["params"]["hem"]})
+        each = pd.DataFrame(report["params"]["ova"])
+        rows.append({**where, "model": "ova", **each.median(numeric_only=True).to_dict()})
+    return pd.DataFrame(rows)
+
+
 def prices(store: Store, policy: str = OURS) -> pd.DataFrame:
     """Mean price of one more case for each maker: what it would save, per 100 such cases."""
     rows = []

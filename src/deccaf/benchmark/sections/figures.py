@@ -129,12 +129,15 @@ def rates(teams: Mapping[_Scenario, tuple[pd.DataFrame, Mapping[str, float]]], t
         finish(axes, scenario_name(rate, ratio))
         machine = table["maker"] == "classifier"
         right = min(1.0, 1.2 * max(float(table["fnr"].max()), 0.05))
-        reject = stakes["fp"]
+        slope = -stakes["fn"] / stakes["fp"]
         for share in (1.0, 0.7, 0.4):
             axes.axline(
-                (0.0, share * reject / stakes["fp"]), slope=-stakes["fn"] / stakes["fp"], color=MUTED,
-                linewidth=1.0, linestyle="-" if share == 1.0 else (0, (4, 3)),
+                (0.0, share), slope=slope, color=MUTED, linewidth=1.0,
+                linestyle="-" if share == 1.0 else (0, (4, 3)),
             )  # fmt: skip
+        ends = np.array([-0.02 * right, right])  # cheaper, and dearer, than rejecting everything
+        axes.fill_between(ends, -0.03, 1.0 + slope * ends, color=PALETTE[2], alpha=0.08, linewidth=0)
+        axes.fill_between(ends, 1.0 + slope * ends, 1.04, color=PALETTE[4], alpha=0.08, linewidth=0)
         axes.scatter(table["fnr"][~machine], table["fpr"][~machine], s=28, color=PALETTE[0], label="experts")
         axes.scatter(
             table["fnr"][machine], table["fpr"][machine], s=46, marker="s", color=PALETTE[1],
