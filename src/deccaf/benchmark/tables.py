@@ -233,15 +233,15 @@ def validation_losses(store: Store) -> pd.DataFrame:
 def chosen_settings(store: Store) -> pd.DataFrame:
     """Settings of the paper's models that won on the validation month, with most training data.
 
-    One row per scenario and classifier, and per scenario, history and HEM; of one-vs-all the experts' medians.
+    One row per scenario and classifier, and per scenario, history and HEM; of one-vs-all its medians.
     """
     rows: list[dict[str, Any]] = []
     for where, report in reports(store, "paper", most=True):
         rows.append({**where, "model": "classifier", **report["params"]})
     for where, report in reports(store, "experts", most=True):
         rows.append({**where, "model": "hem", **report["params"]["hem"]})
-        each = pd.DataFrame(report["params"]["ova"])
-        rows.append({**where, "model": "ova", **each.median(numeric_only=True).to_dict()})
+        each = pd.DataFrame(report["params"]["ova"]).median(numeric_only=True)
+        rows.append({**where, "model": "ova", **{str(name): value for name, value in each.items()}})
     return pd.DataFrame(rows)
 
 
