@@ -10,6 +10,7 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,18 +40,18 @@ class Facts:
     wrong: list[str] = field(default_factory=list)
 
 
-def set_up(client: Client, capacity: dict[str, int]) -> int:
-    """A team of three and a running shift."""
+def set_up(client: Client, capacity: dict[str, int], people: Sequence[str] = EXPERTS) -> int:
+    """A team (of three) and a running shift."""
     assert client.call("POST", "/v1/teams", {"name": "desk"})[0] == 201
-    for name in EXPERTS:
+    for name in people:
         assert client.call("POST", "/v1/experts", {"name": name, "team": "desk"})[0] in (201, 409)
     status, _, shift = client.call("POST", "/v1/shifts", shift_body(capacity))
     assert status == 201, shift
     return int(shift["id"])
 
 
-def some_case(name: str, rng: random.Random) -> dict[str, Any]:
-    losses = {maker: round(rng.random(), 3) for maker in ("machine", *EXPERTS)}
+def some_case(name: str, rng: random.Random, people: Sequence[str] = EXPERTS) -> dict[str, Any]:
+    losses = {maker: round(rng.random(), 3) for maker in ("machine", *people)}
     return {"case_id": name, "losses": losses, "machine_decision": 0}
 
 

@@ -76,7 +76,7 @@ FLOORS = [
     {"ledger"},
     {"decide"},
     {"imports"},
-    {"jobs"},
+    {"jobs", "large_changes"},
     {"monitor", "backup"},
     {"reports"},
     {"core"},

@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from deccaf.errors import ConfigError
-from deccaf.service.store import apsw_driver
+from deccaf.service.store import apsw_driver, unfinished
 
 BUSY_SECONDS = 30
 STATEMENT_SECONDS = 60.0
@@ -108,11 +108,12 @@ def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
 def reading(engine: sa.Engine, *, snapshot: bool = True) -> Iterator[sa.Connection]:
     """One transaction that only reads, so that everything seen belongs together: one snapshot.
 
-    Nobody waits for it. Without `snapshot` each query stands for itself.
+    Nobody waits for it. Without `snapshot` each query stands for itself, and sees what is unfinished.
     """
     with engine.connect() as connection:
         if snapshot and engine.dialect.name == "sqlite":
             connection.exec_driver_sql("BEGIN")
+            unfinished.mask(connection)
         elif snapshot:  # by default PostgreSQL shows every query the latest commits
             connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         yield connection
@@ -176,7 +177,7 @@ def migrate(engine: sa.Engine) -> None:
 
 def schema_state(engine: sa.Engine) -> tuple[str | None, str | None]:
     """(what the database has, what this version needs)."""
-    with reading(engine) as connection:
+    with reading(engine, snapshot=False) as connection:
         found = MigrationContext.configure(connection).get_current_revision()
     return found, ScriptDirectory.from_config(_alembic()).get_current_head()
 
