@@ -194,6 +194,7 @@ class Service:
     def _duties(self) -> tuple[Callable[[], object], ...]:
         return (
             self.condition.look,
+            self._checkpoint,
             self.models.refresh,
             self.large.end_open,
             self._expire,
@@ -202,6 +203,9 @@ class Service:
             self.monitor.check,
             self._add_up,
         )
+
+    def _checkpoint(self) -> None:
+        database.checkpoint(self.engine)
 
     def _expire(self) -> None:
         at = time.time()
