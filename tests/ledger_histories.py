@@ -13,7 +13,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -29,7 +29,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from deccaf import Costs
 from deccaf.estimator import DeCCaF
+from deccaf.service import large_changes
 from deccaf.service.ledger import claims
+from deccaf.service.store import unfinished
 from ledger_client import http_of, read_record
 from ledger_model import MACHINE, Answer, Ledger, Request, Seat, Seen, explain
 from service_world import World, bearer, history, model_file, shift_body, world
@@ -96,8 +98,8 @@ class Bench:
 def bench(
     url: str, folder: Path, stop_at_findings: bool = True, without: Sequence[str] = ()
 ) -> Iterator[Bench]:
-    """A service with two models, on a database of its own."""
-    with world(url, housekeeping=False) as desk:
+    """A service with two models, on a database of its own; on SQLite large changes begin with two rows."""
+    with in_small_pieces(lambda: found.dawdle()), world(url, housekeeping=False) as desk:
         files = [model_file(folder), model_bytes(other_model(), folder)]
         models = []
         for content in files:
@@ -109,6 +111,23 @@ def bench(
         found = Bench(desk, models, stop_at_findings=stop_at_findings, without=frozenset(without))
         yield found
         found.threads.shutdown()
+
+
+@contextmanager
+def in_small_pieces(between: Callable[[], None]) -> Iterator[None]:
+    """Every row of a file or a plan is a piece of its own, and others come in between."""
+    size, real = unfinished.PIECE, large_changes._parts
+
+    def parts(rows: Iterable[Any]) -> Iterator[list[Any]]:
+        for part in real(rows):
+            between()
+            yield part
+
+    unfinished.PIECE, large_changes._parts = 1, parts
+    try:
+        yield
+    finally:
+        unfinished.PIECE, large_changes._parts = size, real
 
 
 def run_histories(here: Bench, count: int, steps: int = 12) -> None:

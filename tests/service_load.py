@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,7 @@ class Writing:
         self.seconds: list[float] = []
         self.wrong: list[str] = []
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._write, args=(Client(port, secret),))
+        self._thread = threading.Thread(target=self._write, args=(Client(port, secret),), daemon=True)
         self._thread.start()
 
     def _write(self, client: Client) -> None:
@@ -105,6 +106,46 @@ def _idle_share(used: Callable[[], float]) -> float:
     before = used()
     time.sleep(1.0)
     return used() - before
+
+
+def long_writes(url: str, folder: Path, cases: int, people: int = 50) -> Facts:
+    """The largest changes there are, one after the other: the longest write transaction so far after each.
+
+    Bulk arrivals and labels, a file, the commit of a plan, an absence with a twenty-fifth of the cases, somebody
+    out of use, the end of the shift; and a client that enters cases all the time.
+    """
+    facts, secret = Facts(), first_key(url)
+    server = Server(url, folder / "log")
+    server.start(wait=180)
+    client, rng = Client(server.port, secret), random.Random(1)
+    names = [f"p{k:02}" for k in range(people)]
+    set_up(client, dict.fromkeys(names, 2 * cases // people), names)
+
+    def do(what: str, method: str, path: str, body: object) -> dict[str, Any]:
+        status, _, found = client.call(method, path, body, timeout=600.0)
+        assert status < 300, f"{what}: {status} {str(found)[:500]}"
+        text = client.call("GET", "/metrics", timeout=60.0)[2].decode()
+        longest = float(text.partition("\ndeccaf_longest_write_seconds ")[2].split()[0])
+        facts.counts[what] = round(1000 * longest)
+        return found
+
+    writing = Writing(server.port, secret)
+    rows = [some_case(f"b{k}", rng, names) for k in range(cases)]
+    for start in range(0, cases, 5_000):
+        do("bulk", "POST", "/v1/cases/bulk", {"cases": rows[start : start + 5_000]})
+    plan = do("draft", "POST", "/v1/plans", {})
+    do("commit", "POST", f"/v1/plans/{plan['id']}/commit", {})
+    do("file", "POST", "/v1/imports", ("case_id,x\n" + "".join(f"f{k},{k}\n" for k in range(cases))).encode())
+    labels = [{"case_id": f"b{k}", "label": 1} for k in range(min(cases, 10_000))]
+    do("labels", "POST", "/v1/labels", {"labels": labels})
+    do("absence", "PUT", "/v1/shifts/1/roster/p00", {"absent": True, "release": True})
+    do("out of use", "PATCH", "/v1/experts/p01", {"active": False})
+    do("end", "PATCH", "/v1/shifts/1", {"state": "closed"})
+    facts.counts["slowest other write"] = round(1000 * writing.stop())
+    facts.wrong += writing.wrong
+    server.stop()
+    facts.wrong += ledger_faults(url)
+    return facts
 
 
 def steady(url: str, log: Path, seconds: float, clients: int = 4) -> Facts:

@@ -154,6 +154,8 @@ def lose_power(
                 arrivals = [Arrival(f"c{first + k}", f'{{"x": "{"y" * 200}"}}') for k in range(size)]
                 writer.submit(lambda c, a=arrivals: case_records.hold(c, a, Actor(None), 0.0)).result()
                 acknowledged += size
+                if rng.random() < 0.1:
+                    database.checkpoint(engine)
             found = folder / f"found-{number}"
             found.mkdir()
             disk.after_a_loss(found, rng)

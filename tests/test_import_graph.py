@@ -77,7 +77,7 @@ FLOORS = [
     {"ledger"},
     {"decide"},
     {"imports"},
-    {"jobs"},
+    {"jobs", "large_changes"},
     {"monitor", "backup"},
     {"reports"},
     {"core"},

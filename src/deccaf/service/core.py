@@ -17,6 +17,7 @@ from deccaf.errors import DeccafError
 from deccaf.service.decide import pricing, registry
 from deccaf.service.decide.arrivals import Intake
 from deccaf.service.jobs.worker import Worker
+from deccaf.service.large_changes import LargeChanges
 from deccaf.service.ledger import claims, shifts
 from deccaf.service.monitor.live_losses import LiveLosses
 from deccaf.service.monitor.metrics import Metrics
@@ -26,7 +27,7 @@ from deccaf.service.reports.team_report import Disagreements
 from deccaf.service.reports.what_if import Days
 from deccaf.service.store import database
 from deccaf.service.store.condition import WORDS, Condition
-from deccaf.service.store.idempotency import Answer, Call, earlier, forget_old, remember
+from deccaf.service.store.idempotency import Answer, Call, earlier, forget_old, once
 from deccaf.service.store.keys import KeyRing
 from deccaf.service.store.writer import Writer
 
@@ -87,6 +88,7 @@ class Service:
         self.condition = Condition(self.engine, url)
         self.writer = Writer(self.engine, self.condition)
         self.models = registry.Registry(self.engine)
+        self.large = LargeChanges(self.engine, self.writer)
         self.intake = Intake(self.engine, self.writer, self.models)
         self.keys = KeyRing(self.engine)
         self.metrics = Metrics()
@@ -116,7 +118,7 @@ class Service:
         self, call: Call, change: Callable[[sa.Connection, float], Any], status: int = 200
     ) -> Answer:
         """One change, at most once under its idempotency key, answered when it is on disk."""
-        return await self.writer.run(lambda connection: _once(connection, call, change, status))
+        return await self.writer.run(lambda connection: once(connection, call, change, status))
 
     async def prepared_change(
         self,
@@ -126,7 +128,22 @@ class Service:
         status: int = 200,
         run: Callable[[Callable[[], Prepared]], Awaitable[Prepared]] = to_thread.run_sync,
     ) -> Answer:
-        """A change with work to do before it, in a thread: to read a file, to plan, to ask the model.
+        """A change with work to do before it, in a thread: to read a file, to plan, to ask the model."""
+
+        async def write(prepared: Prepared) -> Answer:
+            return await self.change(call, lambda connection, at: change(connection, at, prepared), status)
+
+        return await self.prepared(call, prepare, write, status, run)
+
+    async def prepared(
+        self,
+        call: Call,
+        prepare: Callable[[], Prepared],
+        write: Callable[[Prepared], Awaitable[Answer]],
+        status: int = 200,
+        run: Callable[[Callable[[], Prepared]], Awaitable[Prepared]] = to_thread.run_sync,
+    ) -> Answer:
+        """Prepare a change in a thread, then write it.
 
         A request that was answered before gets that answer, whatever the preparation would say now: it is
         looked for at the beginning, and once more in the transaction, also if the preparation was refused.
@@ -142,7 +159,7 @@ class Service:
             if call.key is None:
                 raise
             return await self.change(call, _refusing(error), status)
-        return await self.change(call, lambda connection, at: change(connection, at, prepared), status)
+        return await write(prepared)
 
     def read(self, question: Callable[[sa.Connection], Result]) -> Result:
         """Ask the ledger something."""
@@ -177,13 +194,18 @@ class Service:
     def _duties(self) -> tuple[Callable[[], object], ...]:
         return (
             self.condition.look,
+            self._checkpoint,
             self.models.refresh,
+            self.large.end_open,
             self._expire,
             self._renew_prices,
             self.worker.start_next,
             self.monitor.check,
             self._add_up,
         )
+
+    def _checkpoint(self) -> None:
+        database.checkpoint(self.engine)
 
     def _expire(self) -> None:
         at = time.time()
@@ -212,15 +234,3 @@ def _refusing(error: DeccafError) -> Callable[[sa.Connection, float], Any]:
         raise error
 
     return change
-
-
-def _once(
-    connection: sa.Connection, call: Call, change: Callable[[sa.Connection, float], Any], status: int
-) -> Answer:
-    at = time.time()
-    before = earlier(connection, [call])[0]
-    if before is not None:
-        return before
-    answer = Answer.of(status, change(connection, at))
-    remember(connection, [(call, answer)], at)
-    return answer

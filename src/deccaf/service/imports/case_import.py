@@ -25,9 +25,11 @@ from deccaf.service.imports import reading
 from deccaf.service.ledger import case_records
 from deccaf.service.ledger.case_records import Arrival
 from deccaf.service.store import tables as t
+from deccaf.service.store import unfinished
 from deccaf.service.store.fields import CASE_ID, LONGEST_TEXT
 from deccaf.service.store.keys import Actor
 from deccaf.service.store.listing import Cut, Page, from_json, read_page
+from deccaf.service.store.unfinished import Unfinished
 
 SHOWN_ERRORS = 100
 SHOWN_ROWS = 5
@@ -191,7 +193,12 @@ def first_errors(errors: Iterable[RowError]) -> list[RowError]:
 
 def without_known(connection: sa.Connection, checked: Checked) -> Checked:
     """The same, with an error for every case that is in the ledger already."""
-    known = case_records.known_cases(connection, [arrival.case_id for arrival in checked.arrivals])
+    return _without(
+        checked, case_records.known_cases(connection, [arrival.case_id for arrival in checked.arrivals])
+    )
+
+
+def _without(checked: Checked, known: set[str]) -> Checked:
     if not known:
         return checked
     pairs = list(zip(checked.places, checked.arrivals, strict=True))
@@ -213,21 +220,75 @@ def without_known(connection: sa.Connection, checked: Checked) -> Checked:
 
 def enter(connection: sa.Connection, checked: Checked, filename: str, actor: Actor, at: float) -> int:
     """Enter the rows that can be; they wait for the next plan. The import's id."""
+    made = _add(connection, checked, filename, actor, at)
+    case_records.hold(connection, checked.arrivals, actor, at, made)
+    return made
+
+
+def begin(connection: sa.Connection, checked: Checked, filename: str, actor: Actor, at: float) -> Unfinished:
+    """Begin to enter a file in pieces (see `unfinished`); nobody sees its cases before `finish`."""
+    last = connection.execute(sa.select(sa.func.coalesce(sa.func.max(t.cases.c.id), 0))).scalar_one()
+    made = _add(connection, checked, filename, actor, at)
+    return unfinished.begin(connection, at, key_id=actor.key_id, request="", import_id=made, after_id=last)
+
+
+def write_piece(connection: sa.Connection, change: Unfinished, arrivals: Sequence[Arrival]) -> None:
+    """The next cases of a file; those that others have entered since it was checked are left out."""
+    known = case_records.known_cases(connection, [arrival.case_id for arrival in arrivals])
+    new = [(arrival, "waiting") for arrival in arrivals if arrival.case_id not in known]
+    if new:
+        case_records.add(connection, new, change.at, change.import_id)
+    unfinished.lose(connection, change, len(known))
+
+
+def without_lost(connection: sa.Connection, change: Unfinished, checked: Checked) -> Checked:
+    """The same, with an error for every case that others have entered while the file was."""
+    if not unfinished.lost(connection, change):
+        return checked
+    c = t.cases.c
+    ours = sa.select(c.case_id).where(c.id > change.after_id, c.import_id == change.import_id)
+    here = set(connection.execute(ours).scalars())
+    return _without(checked, {arrival.case_id for arrival in checked.arrivals} - here)
+
+
+def finish(connection: sa.Connection, change: Unfinished, checked: Checked, actor: Actor) -> int:
+    """All of a file is in the ledger: show it to everybody. The import's id."""
+    assert change.import_id is not None
+    connection.execute(
+        sa.update(t.imports).where(t.imports.c.id == change.import_id).values(**_counts(checked))
+    )
+    case_records.record_import(connection, change.import_id, len(checked.arrivals), actor, change.at)
+    unfinished.end(connection, change)
+    return change.import_id
+
+
+def take_out(connection: sa.Connection, change: Unfinished, most: int) -> bool:
+    """Take rows out of a file that was not entered whole, and at last the file; whether any may be left."""
+    c = t.cases.c
+    ours = sa.select(c.id).where(c.id > change.after_id, c.import_id == change.import_id).limit(most)
+    if connection.execute(sa.delete(t.cases).where(c.id.in_(ours))).rowcount:
+        return True
+    if unfinished.end(connection, change):
+        connection.execute(sa.delete(t.imports).where(t.imports.c.id == change.import_id))
+    return False
+
+
+def _add(connection: sa.Connection, checked: Checked, filename: str, actor: Actor, at: float) -> int:
     made = connection.execute(
         sa.insert(t.imports)
-        .values(
-            at=at,
-            key_id=actor.key_id,
-            filename=filename,
-            rows=checked.rows,
-            accepted=len(checked.arrivals),
-            rejected=checked.rejected,
-            errors=json.dumps([error.to_dict() for error in checked.errors]),
-        )
+        .values(at=at, key_id=actor.key_id, filename=filename, **_counts(checked))
         .returning(t.imports.c.id)
     ).scalar_one()
-    case_records.hold(connection, checked.arrivals, actor, at, int(made))
     return int(made)
+
+
+def _counts(checked: Checked) -> dict[str, Any]:
+    return {
+        "rows": checked.rows,
+        "accepted": len(checked.arrivals),
+        "rejected": checked.rejected,
+        "errors": json.dumps([error.to_dict() for error in checked.errors]),
+    }
 
 
 def read_import(connection: sa.Connection, import_id: int) -> Import:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from deccaf.service.ledger import desk
 from deccaf.service.store import tables as t
+from deccaf.service.store import unfinished
 from deccaf.service.store.listing import from_json
 
 Floats = NDArray[np.float64]
@@ -100,7 +101,7 @@ class Outcome:
 
 
 _LIVE = sa.select(*[t.assignments.c[name] for name in Live.__dataclass_fields__]).where(
-    t.assignments.c.state.in_(t.LIVE)
+    t.assignments.c.state.in_(t.LIVE), ~unfinished.unfinished_plan()
 )
 
 

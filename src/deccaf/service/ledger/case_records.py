@@ -14,16 +14,21 @@ from deccaf.service.ledger import assignments, trail
 from deccaf.service.ledger.assignments import Live, Reason
 from deccaf.service.ledger.trail import Event
 from deccaf.service.store import tables as t
+from deccaf.service.store import unfinished
 from deccaf.service.store.keys import Actor
 from deccaf.service.store.listing import Cut, Page, from_json, read_page
 
 _AT_ONCE = 500
-_KNOWN = sa.select(t.cases.c.case_id).where(t.cases.c.case_id.in_(sa.bindparam("ids", expanding=True)))
+_KNOWN = sa.select(t.cases.c.case_id).where(
+    t.cases.c.case_id.in_(sa.bindparam("ids", expanding=True)), ~unfinished.unfinished_import()
+)
 _LOCKED_AT_ONCE = 5_000
 _STANDING = sa.select(
     *t.cases.c["case_id", "status", "excluded"], t.cases.c.label.is_not(None).label("is_labelled")
 )
-_READ = _STANDING.where(t.cases.c.case_id.in_(sa.bindparam("ids", expanding=True)))
+_READ = _STANDING.where(
+    t.cases.c.case_id.in_(sa.bindparam("ids", expanding=True)), ~unfinished.unfinished_import()
+)
 _LOCK = (
     _STANDING.where(t.cases.c.case_id == sa.any_(sa.bindparam("ids", type_=sa.ARRAY(sa.Text))))
     .order_by(t.cases.c.case_id.collate("C"))
@@ -143,10 +148,14 @@ def hold(
         return
     add(connection, [(arrival, "waiting") for arrival in arrivals], at, import_id)
     if import_id is None:
-        lines = [trail.line("arrived", at, actor, case_id=a.case_id) for a in arrivals]
+        trail.write(connection, [trail.line("arrived", at, actor, case_id=a.case_id) for a in arrivals])
     else:
-        lines = [trail.line("imported", at, actor, import_id=import_id, cases=len(arrivals))]
-    trail.write(connection, lines)
+        record_import(connection, import_id, len(arrivals), actor, at)
+
+
+def record_import(connection: sa.Connection, import_id: int, cases: int, actor: Actor, at: float) -> None:
+    """The line of the trail for a file of cases."""
+    trail.record(connection, "imported", at, actor, import_id=import_id, cases=cases)
 
 
 def add(
@@ -156,7 +165,7 @@ def add(
     import_id: int | None = None,
 ) -> None:
     """Add rows of cases, each with its status."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "case_id": arrival.case_id,
             "status": status,
@@ -168,6 +177,7 @@ def add(
         }
         for arrival, status in arrivals
     ]
+    unfinished.make_way(connection, [row["case_id"] for row in rows])
     connection.execute(_ADD, rows)
 
 

@@ -15,11 +15,13 @@ from deccaf.service.errors import RefusedError, conflict, not_found
 from deccaf.service.ledger import assignments, case_records, desk, letting, people, shifts, trail
 from deccaf.service.ledger.placing import Placed, ToPlace, place_waiting
 from deccaf.service.store import tables as t
+from deccaf.service.store import unfinished
 from deccaf.service.store.keys import Actor
 from deccaf.service.store.listing import from_json
 
 UNDECIDED = ("assigned", "claimed")
 """States of an assignment that somebody has still to decide."""
+_FINISHED = ~unfinished.unfinished_plan()
 
 
 class Claim(NamedTuple):
@@ -87,8 +89,8 @@ def claim_next(
     """
     people.take_turn(connection, maker)
     c = t.assignments.c
-    mine = sa.select(*c["id", "case_id", "state"]).where(c.maker == maker).order_by(c.id).limit(1)
-    mine = mine.with_for_update(key_share=True)
+    mine = sa.select(*c["id", "case_id", "state"]).where(c.maker == maker, _FINISHED)
+    mine = mine.order_by(c.id).limit(1).with_for_update(key_share=True)
     row = connection.execute(mine.where(c.state == "claimed", c.claimed_until > at)).one_or_none()
     if row is None:
         row = connection.execute(mine.where(c.state == "assigned")).one_or_none()
@@ -120,7 +122,7 @@ def decide(
     c = t.assignments.c
     done = connection.execute(
         sa.update(t.assignments)
-        .where(c.case_id == case_id, c.maker == maker, c.state.in_(UNDECIDED))
+        .where(c.case_id == case_id, c.maker == maker, c.state.in_(UNDECIDED), _FINISHED)
         .values(state="decided", changed_at=at, claimed_until=None)
     )
     if done.rowcount != 1:

@@ -114,6 +114,21 @@ def write_prices(
     at: float,
 ) -> int:
     """Put new prices in force for a shift; old ones stay on record, as assignments refer to them."""
+    made = add_prices(connection, shift_id, makers, prices, basis, model_id, at)
+    put_in_force(connection, shift_id, made, at)
+    return made
+
+
+def add_prices(
+    connection: sa.Connection,
+    shift_id: int,
+    makers: Sequence[str],
+    prices: Iterable[float],
+    basis: str,
+    model_id: int | None,
+    at: float,
+) -> int:
+    """Write prices down that are not in force yet."""
     made = connection.execute(
         sa.insert(t.pricings)
         .values(
@@ -126,10 +141,13 @@ def write_prices(
         )
         .returning(t.pricings.c.id)
     ).scalar_one()
-    connection.execute(
-        sa.update(t.shifts).where(t.shifts.c.id == shift_id).values(pricing_id=made, priced_at=at)
-    )
     return int(made)
+
+
+def put_in_force(connection: sa.Connection, shift_id: int, pricing_id: int, at: float) -> None:
+    """From now on these prices count in a shift."""
+    new = {"pricing_id": pricing_id, "priced_at": at}
+    connection.execute(sa.update(t.shifts).where(t.shifts.c.id == shift_id).values(**new))
 
 
 def confirm_prices(connection: sa.Connection, shift_id: int, at: float) -> None:

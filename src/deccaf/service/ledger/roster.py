@@ -10,6 +10,7 @@ from deccaf.service.ledger import claims, desk, people, trail
 from deccaf.service.ledger.people import Expert
 from deccaf.service.ledger.shifts import RosterPlace, seat_row
 from deccaf.service.store import tables as t
+from deccaf.service.store import unfinished
 from deccaf.service.store.fields import Count, Strict
 from deccaf.service.store.keys import Actor
 
@@ -34,6 +35,7 @@ def move_limits(
     rng: np.random.Generator,
 ) -> int:
     """Change somebody's limits in a shift, or add them to it; how many cases were taken from them."""
+    unfinished.wait_for_plans(connection)
     desk.open_desk(connection, shift_id, at)
     c = t.roster.c
     here = sa.and_(c.shift_id == shift_id, c.maker == maker)
@@ -80,6 +82,7 @@ def change_expert(
 
     Whoever is out of use gets nothing new, wherever they stand on a roster; places and record stay.
     """
+    unfinished.wait_for_plans(connection)
     found = people.change_expert(connection, name, display, active, who, at)
     if active is not False:
         return found, 0

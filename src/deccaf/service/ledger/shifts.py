@@ -14,6 +14,7 @@ from deccaf.service.ledger import desk, trail
 from deccaf.service.ledger.desk import machine_first
 from deccaf.service.ledger.people import Team, active_experts
 from deccaf.service.store import tables as t
+from deccaf.service.store import unfinished
 from deccaf.service.store.fields import Count, Maker, Name, Share, Strict, Time
 from deccaf.service.store.keys import Actor
 from deccaf.service.store.listing import Cut, Page, read_page
@@ -169,6 +170,7 @@ def change_shift(
     connection: sa.Connection, shift_id: int, wanted: ShiftChange, who: Actor, at: float
 ) -> None:
     """Close a shift, open it again, or change its end, its forecast or its share of random assignments."""
+    unfinished.wait_for_plans(connection)
     desk.open_desk(connection, shift_id, at)
     values = {k: v for k, v in wanted.model_dump().items() if v is not None}
     if wanted.ends_at is not None:

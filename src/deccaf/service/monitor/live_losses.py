@@ -2,7 +2,8 @@
 
 Sums are kept between requests and brought up to date from the assignments that came or went since, as a
 page asks every few seconds about the same shift. Whoever adds assignments of a shift holds its lock, so
-that within a shift they become visible in the order of their ids.
+that within a shift they become visible in the order of their ids; but a plan that is committed in pieces is
+seen when it is whole. Then the sums lack something that the roster knows of, and are made anew.
 """
 
 from __future__ import annotations
@@ -59,11 +60,14 @@ class LiveLosses:
             self._kept.move_to_end(shift_id)
             while len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
-            _update(connection, shift_id, sums)
+            if not _update(connection, shift_id, sums):
+                sums = self._kept[shift_id] = _Sums()
+                _update(connection, shift_id, sums)
             return {maker: sums.total[maker] / n for maker, n in sums.count.items() if n}
 
 
-def _update(connection: sa.Connection, shift_id: int, sums: _Sums) -> None:
+def _update(connection: sa.Connection, shift_id: int, sums: _Sums) -> bool:
+    """Add what came and take away what went; whether the sums are of as many cases as the roster says."""
     a = t.assignments.c
     roster = shifts.read_roster(connection, shift_id)
     makers, used = [seat.maker for seat in roster], sum(seat.used for seat in roster)
@@ -74,10 +78,11 @@ def _update(connection: sa.Connection, shift_id: int, sums: _Sums) -> None:
         sums.gone.update(row.id for row in rows if row.state not in t.LIVE)
         sums.until = rows[-1].id
     if sums.live == used:
-        return  # nobody has lost a case since
+        return True  # nobody has lost a case since
     ended = sa.select(a.id).where(a.shift_id == shift_id, a.id <= sums.until, a.state.in_(t.ENDED))
     left = sorted(set(connection.execute(ended).scalars()) - sums.gone)
     for start in range(0, len(left), _AT_ONCE):
         part = left[start : start + _AT_ONCE]
         sums.add(connection, connection.execute(columns.where(a.id.in_(part))).all(), makers, -1)
         sums.gone.update(part)
+    return sums.live == used

@@ -32,6 +32,11 @@ class Metrics:
         self.capacity = Gauge(
             "deccaf_capacity", "Limit in the running shift.", ["maker"], registry=self.registry
         )
+        self.longest_write = Gauge(
+            "deccaf_longest_write_seconds",
+            "Processor time of the longest write transaction of this process.",
+            registry=self.registry,
+        )
         self.price = Gauge("deccaf_price", "Price of one unit of time.", ["maker"], registry=self.registry)
 
     def observe(self, scope: Mapping[str, Any], status: int, seconds: float) -> None:

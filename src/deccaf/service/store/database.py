@@ -1,7 +1,8 @@
 """Connections to SQLite or PostgreSQL, migrations, and which errors pass by themselves.
 
 SQLite runs in write-ahead mode: readers see one state and hold no writer up. Every commit is flushed to disk
-(`synchronous=FULL`); the log's entry in its folder is flushed when the file is made, and the file stays.
+(`synchronous=FULL`); the log's entry in its folder is flushed when the file is made, and the file stays. What
+the log holds is brought into the file by `checkpoint`, beside the writer: who commits does not wait for it.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from deccaf.errors import ConfigError
-from deccaf.service.store import apsw_driver
+from deccaf.service.store import apsw_driver, unfinished
 
 BUSY_SECONDS = 30
 STATEMENT_SECONDS = 60.0
 """A statement of the service that takes longer is stopped: whoever asked has gone."""
 POOL = 8
+LOG_PAGES = 16_000
+"""Pages in the log of SQLite from which on a commit brings them into the file itself: nobody kept house."""
 _TURNS = sa.text("SELECT pg_advisory_xact_lock(turn) FROM unnest(CAST(:turns AS bigint[])) AS turn")
 _SERIALIZATION = {"40001", "40P01"}
 
@@ -108,15 +111,23 @@ def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
 def reading(engine: sa.Engine, *, snapshot: bool = True) -> Iterator[sa.Connection]:
     """One transaction that only reads, so that everything seen belongs together: one snapshot.
 
-    Nobody waits for it. Without `snapshot` each query stands for itself.
+    Nobody waits for it. Without `snapshot` each query stands for itself, and sees what is unfinished.
     """
     with engine.connect() as connection:
         if snapshot and engine.dialect.name == "sqlite":
             connection.exec_driver_sql("BEGIN")
+            unfinished.mask(connection)
         elif snapshot:  # by default PostgreSQL shows every query the latest commits
             connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         yield connection
         connection.rollback()
+
+
+def checkpoint(engine: sa.Engine) -> None:
+    """Bring what the log of SQLite holds into the file, as far as nobody reads what was before."""
+    if engine.dialect.name == "sqlite":
+        with engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)").all()
 
 
 def in_transaction(connection: sa.Connection) -> bool:
@@ -176,7 +187,7 @@ def migrate(engine: sa.Engine) -> None:
 
 def schema_state(engine: sa.Engine) -> tuple[str | None, str | None]:
     """(what the database has, what this version needs)."""
-    with reading(engine) as connection:
+    with reading(engine, snapshot=False) as connection:
         found = MigrationContext.configure(connection).get_current_revision()
     return found, ScriptDirectory.from_config(_alembic()).get_current_head()
 
@@ -230,5 +241,6 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
         "synchronous=FULL",
         "foreign_keys=ON",
         "journal_size_limit=67108864",
+        f"wal_autocheckpoint={LOG_PAGES}",
     ):
         connection.execute(f"PRAGMA {pragma}").fetchall()

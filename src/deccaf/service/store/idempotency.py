@@ -7,7 +7,8 @@ anything else: whoever sends the same key at the same moment waits there, and ge
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,6 +61,22 @@ def earlier(connection: sa.Connection, calls: Sequence[Call], *, wait: bool = Tr
     )
     found = {(row.key_id, row.idempotency_key): row for row in connection.execute(query)}
     return [_same(call, found.get((call.actor.key_id, call.key))) for call in calls]
+
+
+def once(
+    connection: sa.Connection,
+    call: Call,
+    change: Callable[[sa.Connection, float], Any],
+    status: int = 200,
+) -> Answer:
+    """A change, at most once under its key: the answer of before, or that of the change, which is kept."""
+    at = time.time()
+    before = earlier(connection, [call])[0]
+    if before is not None:
+        return before
+    answer = Answer.of(status, change(connection, at))
+    remember(connection, [(call, answer)], at)
+    return answer
 
 
 def remember(connection: sa.Connection, made: Sequence[tuple[Call, Answer]], at: float) -> None:

@@ -306,6 +306,25 @@ answers = _table(
     sa.Index("ix_answers_at", "at"),
 )
 
+unfinished = _table(
+    "unfinished",
+    _id(),
+    _at(),
+    sa.Column("key_id", _Id),
+    sa.Column("import_id", _Id),
+    sa.Column("plan_id", _Id),
+    sa.Column("shift_id", _Id),
+    sa.Column("pricing_id", _Id),
+    sa.Column("units", sa.Text, nullable=False),
+    sa.Column("done", sa.Integer, nullable=False),
+    sa.Column("after_id", _Id, nullable=False),
+    sa.Column("lost", sa.Integer, nullable=False),
+    sa.Column("idempotency_key", sa.Text),
+    sa.Column("request", sa.Text, nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+)
+"""A large change on SQLite that is written in pieces, until its last piece (see `unfinished.py`)."""
+
 sessions = _table(
     "sessions",
     sa.Column("hash", sa.Text, primary_key=True),

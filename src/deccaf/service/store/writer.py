@@ -1,7 +1,8 @@
 """Runs changes of the ledger, each whole or not at all, and answers only after the commit.
 
 On SQLite there is one writer: changes that wait together share one commit (and its flush to disk), each
-behind a savepoint of its own. On PostgreSQL each has a transaction, several at a time.
+behind a savepoint of its own, until the transaction has taken its time. On PostgreSQL each has a transaction,
+several at a time. `longest` is the processor time of the longest transaction so far.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -18,12 +21,19 @@ import sqlalchemy as sa
 from deccaf.service.errors import RefusedError
 from deccaf.service.store import database
 from deccaf.service.store.condition import Condition
+from deccaf.service.store.unfinished import StillEnteringError
 
 Result = TypeVar("Result")
 Change = Callable[[sa.Connection], Result]
+_Asked = tuple[Change[Any], Future[Any]]
+_Done = tuple[Future[Any], Any, BaseException | None]
 
 TOGETHER = 64
 """At most so many changes share a commit."""
+TOGETHER_SECONDS = 0.02
+"""And a transaction that has used so much of the processor takes no further ones."""
+WAIT_SECONDS, WAIT_STEP = 30.0, 0.02
+"""How long a change waits for the end of a plan that is being committed, and how often it looks."""
 TRIES = 5
 """How often a change that collided with another is run."""
 WRITERS = 4
@@ -34,9 +44,10 @@ class Writer:
 
     def __init__(self, engine: sa.Engine, condition: Condition) -> None:
         self._engine, self._condition = engine, condition
-        self._waiting: queue.SimpleQueue[tuple[Change[Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
         self._pool: ThreadPoolExecutor | None = None
         self._thread: threading.Thread | None = None
+        self.longest = 0.0
         if engine.dialect.name == "sqlite":
             self._thread = threading.Thread(target=self._write_together, name="deccaf-writer", daemon=True)
             self._thread.start()
@@ -57,8 +68,18 @@ class Writer:
         return future
 
     async def run(self, change: Change[Result]) -> Result:
-        """`submit` for coroutines; a client that goes away does not stop a change that has begun."""
-        return await asyncio.shield(asyncio.wrap_future(self.submit(change)))
+        """`submit` for coroutines; a client that goes away does not stop a change that has begun.
+
+        A change that has to wait for the end of a large one is tried until then.
+        """
+        deadline = time.monotonic() + WAIT_SECONDS
+        while True:
+            try:
+                return await asyncio.shield(asyncio.wrap_future(self.submit(change)))
+            except StillEnteringError:
+                if time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(WAIT_STEP)
 
     def close(self) -> None:
         """Finish what waits, then stop."""
@@ -71,7 +92,7 @@ class Writer:
     def _alone(self, change: Change[Result]) -> Result:
         for left in reversed(range(TRIES)):
             try:
-                with database.writing(self._engine) as connection:
+                with self._timed(), database.writing(self._engine) as connection:
                     return change(connection)
             except sa.exc.IntegrityError:
                 if (
@@ -83,39 +104,52 @@ class Writer:
                     raise
         raise AssertionError("unreachable")
 
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        began = time.thread_time()
+        try:
+            yield
+        finally:
+            self.longest = max(self.longest, time.thread_time() - began)
+
     def _write_together(self) -> None:
         while (first := self._waiting.get()) is not None:
-            group, last = [first], False
-            while len(group) < TOGETHER and not last:
-                try:
-                    following = self._waiting.get_nowait()
-                except queue.Empty:
-                    break
-                if following is None:
-                    last = True
+            group = [first]
+            try:
+                with self._timed():
+                    done, last = self._commit(group)
+            except BaseException as error:
+                for _, future in group:
+                    if not future.done():
+                        future.set_exception(error)
+                continue
+            for future, result, failure in done:
+                if failure is not None:
+                    future.set_exception(failure)
                 else:
-                    group.append(following)
-            self._commit(group)
+                    future.set_result(result)
             if last:
                 return
 
-    def _commit(self, group: list[tuple[Change[Any], Future[Any]]]) -> None:
-        done: list[tuple[Future[Any], Any, BaseException | None]] = []
-        try:
-            with database.writing(self._engine) as connection:
-                for change, future in group:
-                    if future.set_running_or_notify_cancel():
-                        done.append((future, *_attempt(connection, change)))
-        except BaseException as error:
-            for _, future in group:
-                if not future.done():
-                    future.set_exception(error)
-            return
-        for future, result, failure in done:
-            if failure is not None:
-                future.set_exception(failure)
-            else:
-                future.set_result(result)
+    def _commit(self, group: list[_Asked]) -> tuple[list[_Done], bool]:
+        """Commit a change, and those that come until its time is over; whether it was the last one ever."""
+        done: list[_Done] = []
+        began, last = time.thread_time(), False
+        with database.writing(self._engine) as connection:
+            for change, future in group:
+                if future.set_running_or_notify_cancel():
+                    done.append((future, *_attempt(connection, change)))
+                if last or len(group) == TOGETHER or time.thread_time() - began > TOGETHER_SECONDS:
+                    continue
+                try:
+                    following = self._waiting.get_nowait()
+                except queue.Empty:
+                    continue
+                if following is None:
+                    last = True
+                else:
+                    group.append(following)  # the loop goes on with it
+        return done, last
 
 
 def _attempt(connection: sa.Connection, change: Change[Any]) -> tuple[Any, BaseException | None]:

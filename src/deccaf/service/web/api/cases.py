@@ -19,6 +19,7 @@ from deccaf.service.decide.arrivals import Incoming
 from deccaf.service.errors import RefusedError, conflict, invalid
 from deccaf.service.imports import case_import
 from deccaf.service.imports.case_import import Checked, Import
+from deccaf.service.large_changes import File
 from deccaf.service.ledger import case_records, labels
 from deccaf.service.ledger.case_records import Arrival
 from deccaf.service.store.fields import LONGEST_TEXT, CaseId, Class, Maker, Strict
@@ -175,13 +176,11 @@ async def import_file(
     `skip_bad` asks for the good rows alone.
     """
 
-    def change(connection: sa.Connection, at: float, checked: Checked) -> dict[str, Any]:
-        found = case_import.without_known(connection, checked)
+    def accept(found: Checked) -> None:
         if found.rejected and not skip_bad:
             raise invalid(
                 "bad-rows", f"{found.rejected} of {found.rows} rows cannot be used", **found.to_dict()
             )
-        return {"id": case_import.enter(connection, found, filename, who, at), **found.to_dict()}
 
     with scratch_folder() as folder:
         path, digest = await receive_file(request, folder, _suffix(request))
@@ -192,7 +191,10 @@ async def import_file(
 
         if not dry_run:
             call = Call(who, key, hashlib.sha256(f"import {request.url.query} {digest}".encode()).hexdigest())
-            return send(await here.prepared_change(call, check, change, 201, in_reader))
+            enter = lambda checked: to_thread.run_sync(  # noqa: E731
+                here.large.enter_file, call, File(checked, filename, accept)
+            )
+            return send(await here.prepared(call, check, enter, 201, in_reader))
         checked = await in_reader(check)
     found = await to_thread.run_sync(here.read, lambda c: case_import.without_known(c, checked))
     return Response(json.dumps(found.to_dict()), 200, media_type="application/json")

@@ -34,5 +34,6 @@ def ready(here: Here) -> dict[str, str]:
 @router.get("/metrics", responses=problems(), response_class=PlainTextResponse)
 def metrics(here: Here, who: LeadOrMachine) -> Response:
     """Numbers for Prometheus."""
+    here.metrics.longest_write.set(here.writer.longest)
     here.read(lambda connection: here.metrics.read(connection, time.time()))
     return Response(generate_latest(here.metrics.registry), media_type=CONTENT_TYPE_LATEST)

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import sqlalchemy as sa
+from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
@@ -110,11 +111,11 @@ async def commit_plan(
 ) -> Response:
     """Turn a draft into assignments, whole or not at all; refused where the cases or the room are gone."""
 
-    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
-        plan = plans.commit(connection, plan_id, who, at)
+    def answer(plan: PlanRecord) -> dict[str, Any]:
         return {"id": plan.id, "state": plan.state, "shift": plan.shift_id, **plan.summary}
 
-    return send(await here.change(await call_of(request, who, key), change))
+    call = await call_of(request, who, key)
+    return send(await to_thread.run_sync(here.large.commit_plan, call, plan_id, answer))
 
 
 @router.post("/{plan_id}/discard")

@@ -14,6 +14,7 @@ from deccaf.service.decide.plans import PlanRecord
 from deccaf.service.errors import not_found
 from deccaf.service.ledger import shifts
 from deccaf.service.ledger.shifts import Seat
+from deccaf.service.store.idempotency import Call
 from deccaf.service.web.common import Here, Id
 from deccaf.service.web.pages.access import LeadHere, checked_form
 from deccaf.service.web.pages.render import PageRoute, go, page
@@ -59,8 +60,11 @@ def preview(plan_id: Id, here: Here, visitor: LeadHere) -> Response:
 async def settle(plan_id: Id, what: str, request: Request, here: Here, visitor: LeadHere) -> Response:
     """Commit a draft, or give it up."""
     await checked_form(request, visitor)
-    changes = {"commit": plans.commit, "discard": plans.discard}
-    if what not in changes:
+    if what == "commit":
+        call = Call(visitor.actor)
+        await to_thread.run_sync(here.large.commit_plan, call, plan_id, lambda plan: plan.state)
+    elif what == "discard":
+        await here.writer.run(lambda c: plans.discard(c, plan_id, visitor.actor, time.time()))
+    else:
         raise not_found("thing to do with a plan", what)
-    await here.writer.run(lambda c: changes[what](c, plan_id, visitor.actor, time.time()))
     return go("/")

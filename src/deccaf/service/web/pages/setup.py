@@ -19,9 +19,11 @@ from deccaf.service.imports import case_import, past_import
 from deccaf.service.imports.case_import import Checked
 from deccaf.service.jobs import kinds
 from deccaf.service.jobs.learning import SETTING
+from deccaf.service.large_changes import File
 from deccaf.service.ledger import shifts, trail
 from deccaf.service.ledger.shifts import NewShift, RosterPlace
 from deccaf.service.reports.installation import Installation, read_installation
+from deccaf.service.store.idempotency import Call
 from deccaf.service.store.scratch import scratch_folder
 from deccaf.service.store.settings import write_setting
 from deccaf.service.web.common import Here, in_reader
@@ -107,17 +109,15 @@ async def bring_cases(request: Request, here: Here, visitor: LeadHere) -> Respon
         checked = await to_thread.run_sync(here.read, lambda c: case_import.without_known(c, first))
         return _preview(visitor, checked, [])
 
-    def change(connection: sa.Connection) -> None:
-        checked = case_import.without_known(connection, first)
+    def accept(checked: Checked) -> None:
         if not checked.arrivals:
             raise invalid("nothing-new", "no row of the file can be entered: see the preview")
         if checked.rejected and form.get("skip") != "yes":
             raise invalid(
                 "bad-rows", f"{checked.rejected} of {checked.rows} rows cannot be used: see the preview"
             )
-        case_import.enter(connection, checked, name, visitor.actor, time.time())
 
-    await here.writer.run(change)
+    await to_thread.run_sync(here.large.enter_file, Call(visitor.actor), File(first, name, accept))
     return go("/")
 
 

@@ -1,0 +1,154 @@
+"""Files and plans that are too large for one write transaction on SQLite: written in pieces, seen whole.
+
+One large change at a time. What a process left behind that was killed is ended by the next one: a plan whose
+commit had begun is committed, a file that was not entered whole is taken out.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from deccaf.service.decide import committing, plans
+from deccaf.service.decide.plans import PlanRecord
+from deccaf.service.imports import case_import
+from deccaf.service.imports.case_import import Checked
+from deccaf.service.ledger.assignments import NewAssignment
+from deccaf.service.store import database, unfinished
+from deccaf.service.store.idempotency import Answer, Call, earlier, once, remember
+from deccaf.service.store.unfinished import Unfinished
+from deccaf.service.store.writer import Change, Writer
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of cases that was checked, and what its sender wants."""
+
+    checked: Checked
+    name: str
+    accept: Callable[[Checked], None]
+    """Refuses what must not be entered."""
+
+    def answer(self, number: int, found: Checked) -> dict[str, Any]:
+        """What its sender is told."""
+        return {"id": number, **found.to_dict()}
+
+
+class LargeChanges:
+    """Commits plans and enters files, whole or not at all."""
+
+    def __init__(self, engine: sa.Engine, writer: Writer) -> None:
+        self._engine, self._writer = engine, writer
+        self._turn = threading.Lock()
+        self._takes_turns = engine.dialect.name == "sqlite"
+
+    def commit_plan(self, call: Call, plan_id: int, answer: Callable[[PlanRecord], Any]) -> Answer:
+        """Turn a draft into assignments."""
+        whole = lambda connection, at: answer(  # noqa: E731
+            committing.commit(connection, plan_id, call.actor, at)
+        )
+        if not self._takes_turns:
+            return self._write(lambda connection: once(connection, call, whole))
+        with self._turn:
+            self._end_open()
+            before = self._earlier(call)
+            if before is not None:
+                return before
+            plan, cases = self._read(lambda connection: plans.size_of(connection, plan_id))
+            if plan.state != "draft" or not unfinished.is_in_pieces(self._engine, cases):
+                return self._write(lambda connection: once(connection, call, whole))
+            looked = self._read(lambda connection: committing.look(connection, plan_id))
+            change = self._write(lambda c: committing.begin(c, looked, call, time.time(), answer))
+            return self._commit(change, committing.new_assignments(looked.draft))
+
+    def enter_file(self, call: Call, file: File) -> Answer:
+        """Enter the rows of a file that can be; they wait for the next plan."""
+
+        def whole(connection: sa.Connection, at: float) -> dict[str, Any]:
+            found = case_import.without_known(connection, file.checked)
+            file.accept(found)
+            return file.answer(case_import.enter(connection, found, file.name, call.actor, at), found)
+
+        if not unfinished.is_in_pieces(self._engine, len(file.checked.arrivals)):
+            return self._write(lambda connection: once(connection, call, whole, 201))
+        with self._turn:
+            self._end_open()
+            before = self._earlier(call)
+            if before is not None:
+                return before
+            found = self._read(lambda connection: case_import.without_known(connection, file.checked))
+            file.accept(found)
+            change = self._write(lambda c: case_import.begin(c, found, file.name, call.actor, time.time()))
+            try:
+                for part in _parts(found.arrivals):
+                    self._write(partial(case_import.write_piece, change=change, arrivals=part))
+                return self._write(lambda connection: self._show(connection, change, found, file, call))
+            except BaseException:
+                self._take_out(change)
+                raise
+
+    def end_open(self) -> None:
+        """End what was left behind, unless somebody is at it."""
+        if self._takes_turns and self._turn.acquire(blocking=False):
+            try:
+                self._end_open()
+            finally:
+                self._turn.release()
+
+    def _end_open(self) -> None:
+        with database.reading(self._engine, snapshot=False) as connection:
+            left = unfinished.read_open(connection)
+        for change in left:
+            if change.plan_id is None:
+                self._take_out(change)
+                continue
+            draft = self._read(partial(plans.open_draft, plan_id=change.plan_id))
+            self._commit(change, islice(committing.new_assignments(draft), change.done, None))
+
+    def _commit(self, change: Unfinished, rows: Iterable[NewAssignment]) -> Answer:
+        done = change.done
+        for part in _parts(rows):
+            if not self._write(partial(committing.write_piece, change=change, done=done, rows=part)):
+                raise unfinished.StillEnteringError
+            done += len(part)
+        return self._write(partial(committing.finish, change=change))
+
+    def _show(
+        self, connection: sa.Connection, change: Unfinished, found: Checked, file: File, call: Call
+    ) -> Answer:
+        now = case_import.without_lost(connection, change, found)
+        file.accept(now)
+        number = case_import.finish(connection, change, now, call.actor)
+        answer = Answer.of(201, file.answer(number, now))
+        remember(connection, [(call, answer)], change.at)
+        return answer
+
+    def _take_out(self, change: Unfinished) -> None:
+        while self._write(lambda connection: case_import.take_out(connection, change, unfinished.PIECE)):
+            pass
+
+    def _earlier(self, call: Call) -> Answer | None:
+        return self._read(lambda connection: earlier(connection, [call], wait=False)[0])
+
+    def _read(self, question: Callable[[sa.Connection], Result]) -> Result:
+        with database.reading(self._engine) as connection:
+            return question(connection)
+
+    def _write(self, change: Change[Result]) -> Result:
+        return self._writer.submit(change).result()
+
+
+def _parts(rows: Iterable[Item]) -> Iterator[list[Item]]:
+    left = iter(rows)
+    while part := list(islice(left, unfinished.PIECE)):
+        yield part
