@@ -19,6 +19,7 @@ from deccaf import Cases, Costs, DeCCaF, DeccafWarning, Decisions, History
 from deccaf.data.schema import Columns
 from deccaf.evaluate.audit import audit
 from deccaf.evaluate.leaks import find_leaks
+from deccaf.evaluate.sentinels import find_sentinels
 from deccaf.simulate import (
     SyntheticTeam,
     build_alert_sets,
@@ -99,7 +100,7 @@ def harm(frame: pd.DataFrame, log: pd.DataFrame, seed: int) -> pd.DataFrame:
 
 
 def alarms(rows: int, worlds: int, shared: Path) -> pd.DataFrame:
-    """Where nothing is planted: how many columns are called leaks, and the highest AUC of one alone."""
+    """Where nothing is planted: columns called leaks, values called sentinels, highest AUC of one alone."""
     found = []
     for seed in range(worlds):
         found.append((f"embedded world, seed {seed}", *_looked(history(*world(rows, seed)))))
@@ -114,7 +115,8 @@ def alarms(rows: int, worlds: int, shared: Path) -> pd.DataFrame:
         count = log["case_id"].value_counts().reindex(cases["case_id"]).to_numpy()
         found.append(("VIPER + readings", *_looked(history(cases.assign(readings=count), log, women))))
     return pd.DataFrame(
-        found, columns=["data", "cases", "columns", "called leaks", "best label", "best decision"]
+        found,
+        columns=["data", "cases", "columns", "called leaks or sentinels", "best label", "best decision"],
     )
 
 
@@ -122,7 +124,9 @@ def _looked(past: History) -> tuple[int, int, str, str, str]:
     leaks = find_leaks(past)
     label = max(leaks.alone, key=lambda one: one.label)
     decision = max(leaks.alone, key=lambda one: np.nan_to_num(one.decision))
-    said = ", ".join(leak.column for leak in leaks.found) or "none"
+    named = [leak.column for leak in leaks.found]
+    named += [f"{one.column} = {one.value}" for one in find_sentinels(past)]
+    said = ", ".join(named) or "none"
     best = f"{label.label:.3f} {label.column}"
     return len(past.cases), len(leaks.alone), said, best, f"{decision.decision:.3f} {decision.column}"
 

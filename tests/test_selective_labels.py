@@ -6,14 +6,17 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import expit
+from sklearn.base import clone
 
-from deccaf import History
+from deccaf import Cases, Columns, History
 from deccaf.backtest.options import Options
 from deccaf.backtest.run import backtest
 from deccaf.data.config import Config
-from deccaf.errors import DataError
-from deccaf.estimator import learn_from
+from deccaf.errors import ConfigError, DataError
+from deccaf.estimator import DeCCaF, learn_from
+from deccaf.evaluate.audit import audit
 from deccaf.evaluate.hidden_truth import counted, possible_truths
+from deccaf.evaluate.sentinels import find_sentinels
 
 ROWS, SHARE = 2000, 0.1
 
@@ -61,6 +64,29 @@ def test_the_level_comes_back() -> None:
     assert naive < 0.65 * full
     assert level(SHARE, True, "positive") == pytest.approx(full, rel=0.12)
     assert naive < level(0.0, True, "positive") < 1.3 * full
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_arrays_learn_what_tables_learn() -> None:
+    cases, log = desk(SHARE)
+    settings, x = config(), cases[["a", "b"]]
+    by_table = learn_from(history(SHARE), settings, lambda _: None)
+    model = DeCCaF.from_config(settings)
+    assert model.selective == "positive"
+    assert clone(model).selective == "positive"
+    by_array = clone(model).fit(
+        x,
+        cases["label"],
+        expert=log["expert_id"],
+        decision=log["decision"],
+        time=cases["time"],
+        let_through=cases["let_through"],
+    )
+    np.testing.assert_allclose(by_array.predict_proba(x), by_table.predict_proba(x), atol=1e-6)
+    with pytest.raises(DataError, match="let_through"):
+        model.fit(x, cases["label"], let_through=np.full(len(x), 7.0))
+    with pytest.raises(ConfigError, match="selective"):
+        DeCCaF(settings.costs.build(), selective="rejected").fit(x, cases["label"])
 
 
 def test_let_through_cases_stand_for_the_rejected() -> None:
@@ -153,3 +179,28 @@ def test_a_desk_that_saw_hardly_any_bad_case() -> None:
     cases.loc[cases.index[:3], "label"] = 1
     model = learn_from(History.from_frames(cases, log, config()), config(), lambda _: None)
     assert 0.0 < model.predict_proba(cases[["a", "b"]])[:, 1].mean() < 1.0
+
+
+def test_values_that_stand_for_missing_are_named() -> None:
+    rng = np.random.default_rng(0)
+    age, ratio = rng.integers(18, 99, 300).astype(float), rng.random(300)
+    age[:4], age[4:6], ratio[:3] = -999.0, 9999.0, -99.0
+    cases = pd.DataFrame({"case_id": np.arange(300), "age": age, "ratio": ratio, "label": np.arange(300) % 2})
+    cases["wide"] = rng.normal(0, 2000, 300).round()  # 999 would be nothing odd here
+    cases.loc[:2, "wide"] = 999.0
+    cases["when"] = pd.date_range("2024-01-01", periods=300)
+    cases.loc[:1, "when"] = pd.Timestamp("1900-01-01")
+    roles = Columns(time="when")
+    found = find_sentinels(History.of(Cases.from_frame(cases, columns=roles)))
+    assert [(one.column, one.value, one.count) for one in found] == [
+        ("age", "-999", 4),
+        ("age", "9999", 2),
+        ("ratio", "-99", 3),
+        ("when", "1900-01-01", 2),
+    ]
+    clean = cases.iloc[6:].assign(month=1)
+    looked = audit(History.of(Cases.from_frame(clean, columns=roles)), roles)
+    assert looked.sentinels == ()
+    with_note = audit(History.of(Cases.from_frame(cases, columns=roles)), roles)
+    assert any("'age': -999 in 4 case(s)" in note for note in with_note.faults)
+    np.testing.assert_array_equal(with_note.history.features["age"], age)  # nothing is changed

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from deccaf import CapacityError, ConfigError, DataError
 from deccaf.assign import Forecast, StreamAssigner, solve
+from deccaf.assign.stream.outlook import _with_alike
 
 MAKERS = ["machine", "ann", "bob", "eve"]
 
@@ -215,6 +216,32 @@ def test_an_evening_rush_is_known_from_the_times_of_past_days() -> None:
     assert found.share < found.greedy_share / 3
     with pytest.raises(DataError, match="times of the cases of each of 2 days"):
         Forecast.of_days([days[0][1]] * 2, [days[0][0]])
+
+
+def test_without_times_a_late_start_is_not_taken_for_a_quiet_day() -> None:
+    days = [losses(seed, count) for seed, count in enumerate((195, 205, 200, 198, 202))]
+    by_order = Forecast.of_days(days)
+    assert not by_order.clock
+    assert by_order.firm > Forecast.of_days([losses(1, n) for n in (100, 300, 150, 250, 200)]).firm
+    assert by_order.remaining(28, 0.5) > 120  # 14 % by noon: rather a rush to come than a third of the cases
+    assert 75 < by_order.remaining(100, 0.5) < 125
+    again = Forecast.from_dict(by_order.to_dict(), 4)
+    assert again.remaining(28, 0.5) == by_order.remaining(28, 0.5)
+
+
+def test_on_a_first_day_people_are_alike_until_cases_tell_them_apart() -> None:
+    first = np.array([[0.5, 0.1, 0.3, 0.3]])
+    limited = np.array([False, True, True, True])
+    few, chance = _with_alike(first, limited)
+    assert few.shape == (3, 4)
+    assert chance is not None
+    means = chance @ few
+    assert chance.sum() == pytest.approx(1)
+    assert means[0] == 0.5
+    assert np.ptp(means[1:]) < 0.02
+    many, chance = _with_alike(np.repeat(first, 60, axis=0), limited)
+    assert chance is not None
+    assert np.ptp((chance @ many)[1:]) > 0.1
 
 
 def test_the_clock_alone_tells_how_many_will_come() -> None:

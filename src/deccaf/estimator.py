@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ import deccaf
 from deccaf.assign import Opinions, solve
 from deccaf.data.capacity import Capacity
 from deccaf.data.cases import Cases
-from deccaf.data.config import Config, ConstraintsTable
+from deccaf.data.config import Config, ConstraintsTable, LabelsTable
 from deccaf.data.costs import MACHINE, Costs, machine_losses, review_costs
 from deccaf.data.decisions import Decisions
 from deccaf.data.frames import as_pandas, default_names, read_input, same_kind
@@ -82,6 +82,8 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         Columns of numbers that are names.
     columns
         Which column plays which part, where X has more than features (as a `[columns]` table says it).
+    selective
+        Decisions after which the truth is seldom seen: `"positive"` (the second of two classes), or classes.
     case_parts, decision_parts
         Which models to blend: names (`deccaf.plugins.CASE_PARTS`, `DECISION_PARTS`) or objects of your own
         (`deccaf.models.protocols`).
@@ -108,6 +110,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         half_life: Any = None,
         categorical: Sequence[str] = (),
         columns: Columns | None = None,
+        selective: Literal["positive"] | Sequence[int | str] = (),
         case_parts: Sequence[str | CasePart] = ("logistic", "boosted"),
         decision_parts: Sequence[str | DecisionPart] = ("rates", "pooled", "boosted"),
         seed: int = 0,
@@ -119,6 +122,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         self.half_life = half_life
         self.categorical = categorical
         self.columns = columns
+        self.selective = selective
         self.case_parts = case_parts
         self.decision_parts = decision_parts
         self.seed = seed
@@ -133,6 +137,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         decisions: Decisions | pd.DataFrame | None = None,
         time: Any = None,
         group: Any = None,
+        let_through: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Learn from one row per case: features, truth (missing: not known yet), who decided, what.
@@ -141,6 +146,8 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         decided. Several: `decisions`, a table with `case_id`, `expert_id` and `decision`, whose ids are the
         `case_id` column or the index of X. Without either only the machine is learned. With `time` the
         latest cases are held out to choose between models; rows of one `group` are never split.
+        `let_through` holds, where labels are `selective`, the chance with which a rejected case was accepted
+        by lot so that its truth was seen; missing for the others.
 
         Columns that are certainly leaks (the label or the decision itself, an id) are left out unless
         `columns` names them as features; they, and what looks like a leak, are said as a `DeccafWarning`.
@@ -159,9 +166,10 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
             decisions=decisions,
             time=time,
             group=group,
+            let_through=let_through,
             weight=sample_weight,
         )
-        found = audit(history, roles)
+        found = audit(history, roles, self._labels())
         found.warn()
         return self._learn(found.history, costs)
 
@@ -188,6 +196,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
             config.costs.build(),
             review_cost=config.costs.review_cost,
             columns=config.columns,
+            selective=_as_tuple(config.labels.selective),
             **{name: _as_tuple(value) for name, value in config.model.model_dump().items()},
         )
 
@@ -689,7 +698,18 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         self.classes_ = np.array(self.costs.classes)
         return self.costs, class_codes(values, self.costs.classes, values.index)
 
+    def _labels(self) -> LabelsTable:
+        """What hides labels, checked."""
+        given = self.selective
+        try:
+            return LabelsTable.model_validate({"selective": given if isinstance(given, str) else list(given)})
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f'selective: expected "positive" or a list of classes, got {given!r}'
+            ) from error
+
     def _check_settings(self) -> None:
+        self._labels()
         if self.costs is not None and not isinstance(self.costs, Costs):
             raise ConfigError(
                 f"costs: expected Costs, got {type(self.costs).__name__}; make them with "

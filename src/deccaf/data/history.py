@@ -99,6 +99,7 @@ class History:
         decisions: Decisions | pd.DataFrame | None = None,
         time: Any = None,
         group: Any = None,
+        let_through: Any = None,
         weight: ArrayLike | None = None,
     ) -> History:
         """A table of cases with values beside it, as `DeCCaF.fit` takes them.
@@ -127,9 +128,7 @@ class History:
             batch=None,
             groups=groups.set_axis(table.ids),
             amounts=table.amounts.set_axis(table.ids),
-            let_through=None
-            if columns is None
-            else let_through_of(frame.set_axis(table.ids), columns.let_through),
+            let_through=_let_through(table, columns, let_through),
         )
         log, case = _decisions(table, costs, expert, decision, decisions)
         weights = None if weight is None else weights_of(weight, rows, "sample_weight")
@@ -293,6 +292,14 @@ def check_times(cases: Cases, decisions: Decisions | None = None, now: pd.Timest
             f"{decisions.time.iloc[first]} on case {show(decisions.case.iloc[first])}, which came at "
             f"{came.iloc[first]}"
         )
+
+
+def _let_through(table: Input, columns: Columns | None, given: Any) -> pd.Series | None:
+    """The chances of rejects that were let through: given beside the table, or a column of it."""
+    chances = per_row(given, len(table), "let_through")
+    if chances is not None:
+        return let_through_of(chances.to_frame().set_axis(table.ids), "let_through")
+    return None if columns is None else let_through_of(table.frame.set_axis(table.ids), columns.let_through)
 
 
 def per_row(values: Any, rows: int, name: str) -> pd.Series | None:

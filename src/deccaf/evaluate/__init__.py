@@ -3,7 +3,8 @@
 - `measures`: how well chances are calibrated, and how well they rank.
 - `off_policy`, `propensity`: what another policy would have cost, estimated from a log.
 - `agreement`, `fairness`: who errs where others do not; rates and costs by group.
-- `audit`: the look at a history before anybody learns from it: `leaks`, `selective` (missing labels).
+- `audit`: the look at a history before anybody learns from it: `leaks`, `selective` (missing labels),
+  `sentinels` (values that stand for "missing").
 - `drift`: whether new cases look like those that a model has learned from.
 - `people`: how everybody decided; `training`: what a model file remembers of its history.
 - `scorer`: decisions scored by their cost, for scikit-learn.

@@ -1,4 +1,4 @@
-"""A look at a history before anybody learns from it: leaks, what can be learned, labels that are missing.
+"""A look at a history before anybody learns from it: leaks, missing labels, values that stand for none.
 
 `check`, `fit`, `backtest` and the service go through `audit`, so that all of them say the same and learn from
 the same columns.
@@ -18,6 +18,7 @@ from deccaf.errors import DeccafWarning
 from deccaf.evaluate.hidden_truth import Hidden, counted
 from deccaf.evaluate.leaks import Leaks, find_leaks
 from deccaf.evaluate.selective import LabelsByDecision, missing_labels_by_decision
+from deccaf.evaluate.sentinels import Sentinel, find_sentinels
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +32,11 @@ class Audit:
     labels: LabelsByDecision
     hidden: Hidden
     """What is learned where labels are selective."""
+    sentinels: tuple[Sentinel, ...]
+    """Values that seem to stand for "missing"."""
     faults: tuple[str, ...]
-    """Leaks, selective labels, and what the log cannot tell: what makes results wrong."""
+    """Leaks, selective labels, values that stand for "missing", and what the log cannot tell: what makes
+    results wrong."""
     notes: tuple[str, ...]
     """The faults, and what can be learned only vaguely."""
 
@@ -42,6 +46,7 @@ class Audit:
         return {
             "leaks": [asdict(leak) for leak in self.leaks.found],
             "alone": [asdict(one) for one in self.leaks.alone],
+            "sentinels": [asdict(one) for one in self.sentinels],
             "missing_labels": [asdict(part) for part in self.labels.shares],
             "learnable": {
                 "cases": {str(name): count for name, count in self.learnable.cases.items()},
@@ -65,13 +70,15 @@ def audit(history: History, columns: Columns, labels: LabelsTable = LabelsTable(
     kept = columns.features or ()
     hidden = counted(history.without([name for name in leaks.certain if name not in kept]), labels)
     said = [*leaks.notes(kept), *missing.notes(labels, history.cases.classes), *hidden.notes]
-    said += counts.impossible()
+    sentinels = find_sentinels(history)
+    said += [*(one.said() for one in sentinels), *counts.impossible()]
     return Audit(
         hidden.history,
         leaks,
         counts,
         missing,
         hidden,
+        sentinels,
         tuple(said),
         (*said, *counts.vague()),
     )

@@ -246,7 +246,7 @@ class StreamAssigner:
 
     def _route(self, row: Floats, case: str | None) -> Routed:
         if self._seen >= self._next_case or (self.now is not None and self.now >= self._next_time):
-            self._reprice()
+            self._reprice(row)
         value = row + self._bid
         j = int(value.argmin())
         best = value[j]
@@ -303,16 +303,22 @@ class StreamAssigner:
         if self._tight:
             self._bid[owed == 0] = np.inf
 
-    def _reprice(self) -> None:
-        """Price the capacity that is left against what is to come; these prices are the bids."""
+    def _reprice(self, arriving: Floats | None = None) -> None:
+        """Price the capacity that is left against what is to come; these prices are the bids.
+
+        Where nothing was known before the day, the case that is arriving tells too what cases are like.
+        """
         left = self.forecast.remaining(self._seen, self.now)
         self._total = self._seen + left if self.now is not None else max(self.forecast.arrivals, 1.0)
         self._next_case = self._seen + self._step(left)
         self._next_time = 1.0 if self.now is None else self.now + max(1.0 - self.now, 0.0) / REPRICE_SHARE
         if self.now is not None and self.now >= 1.0:
             self._next_time = np.inf
-        rows = np.stack(self._rows[-MOST_TODAY:]) if self._rows else np.empty((0, len(self.makers)))
-        today = Today(rows, np.array(self._at[-MOST_TODAY:]), self._seen, self.now, self._place_in_day())
+        known, at = self._rows[-MOST_TODAY:], self._at[-MOST_TODAY:]
+        if arriving is not None and self.now is not None and not len(self.forecast.loss):
+            known, at = [*known, arriving], [*at, self.now]
+        rows = np.stack(known) if known else np.empty((0, len(self.makers)))
+        today = Today(rows, np.array(at), self._seen, self.now, self._place_in_day())
         self._prices = mean_prices(
             self.forecast,
             today,

@@ -8,7 +8,7 @@ take (a beta distribution): both are corrected by how many have come (`Forecast.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any
 
@@ -21,13 +21,16 @@ from deccaf.assign.exact.scan import Floats, Ints
 from deccaf.errors import ConfigError, DataError
 
 FEWEST = 50  # rows that stand for the rest of the day, however late it is
-FIRM_NUMBER = np.array([64.0, 6.0])[:, None]  # a day's number of cases is right to an eighth,
-USUAL = np.array([0.7, 0.3])[:, None]  # on seven days of ten, and to two fifths on the others
+FIRM = 64.0  # a day's number of cases is right to an eighth, or as nearly as past days were alike,
+UNUSUAL = 6.0  # on seven days of ten, and to two fifths on the others
+USUAL = np.array([0.7, 0.3])[:, None]
+FIRM_DAYS = 4.0  # past days that the eighth counts for, where their numbers are known
 FIRM_CLOCK = 1_000.0  # how alike days are in when their cases come, where the clock was kept,
-LOOSE_CLOCK = 8.0  # where only the order of arrival was,
+LOOSE_CLOCK = (32.0, 4.0, 1.0)  # where only the order of arrival was: from all hours alike to any rush,
 EVEN_CLOCK = 32.0  # and where nothing was, and all hours are taken to be alike
 OUTLOOKS = 5  # equally likely numbers of cases still to come
 _GRID = (np.arange(15) + 0.5) / 15
+_FINE_GRID = (np.arange(99) + 0.5) / 99  # where the share may be anything
 _SPREAD = (np.arange(7) + 0.5) / 7
 
 
@@ -45,6 +48,8 @@ class Forecast:
     arrivals: float
     exact: bool = False
     clock: bool = True
+    firm: float = FIRM
+    """How nearly alike days are in their number of cases: 1 / (relative deviation)^2."""
 
     @classmethod
     def of(
@@ -81,8 +86,9 @@ class Forecast:
             raise DataError(f"at: expected the times of the cases of each of {len(tables)} days")
         order = [(np.arange(len(day)) + 0.5) / max(len(day), 1) for day in tables]
         times = np.concatenate(order if at is None else [np.asarray(day, np.float64) for day in at])
-        found = cls.of(np.concatenate(tables), float(np.mean([len(day) for day in tables])), times)
-        return found if at is not None else cls(found.loss, found.at, found.arrivals, clock=False)
+        numbers = np.array([len(day) for day in tables], np.float64)
+        found = cls.of(np.concatenate(tables), float(numbers.mean()), times)
+        return replace(found, clock=at is not None, firm=_firmness(numbers))
 
     def remaining(self, seen: int, now: float | None) -> float:
         """Cases still to come; `now` is the share of the day that is over, where there is a clock."""
@@ -99,16 +105,15 @@ class Forecast:
         over = min(max(self._over(now), 1e-3), 1.0 - 1e-3)
         if not self.arrivals:  # nothing was known before: as many a minute as so far
             return np.maximum(gamma.ppf(_SPREAD, seen + 1.0) * (1.0 - over) / over, 1.0)
-        known = min(FIRM_CLOCK, float(len(self.at))) if self.clock else LOOSE_CLOCK
-        firm = max(known, LOOSE_CLOCK) if len(self.at) else EVEN_CLOCK
-        come = np.clip(beta.ppf(_GRID, firm * over, firm * (1.0 - over)), 1e-6, 1.0 - 1e-6)
-        due = self.arrivals * come
+        firm, grid = np.array(self._clocks())[:, None], _GRID if self.clock else _FINE_GRID
+        come = np.clip(beta.ppf(grid, firm * over, firm * (1.0 - over)), 1e-6, 1.0 - 1e-6).ravel()
+        due, number = self.arrivals * come, np.array([self.firm, UNUSUAL])[:, None]
         # how likely the number that came is for each share and kind of day, the day's factor integrated out
-        log = gammaln(FIRM_NUMBER + seen) - gammaln(FIRM_NUMBER) + np.log(USUAL)
-        log = log + FIRM_NUMBER * np.log(FIRM_NUMBER / (FIRM_NUMBER + due))
-        log = log + seen * np.log(due / (FIRM_NUMBER + due))
+        log = gammaln(number + seen) - gammaln(number) + np.log(USUAL)
+        log = log + number * np.log(number / (number + due))
+        log = log + seen * np.log(due / (number + due))
         chance = np.exp(log - log.max())
-        factor = gamma.ppf(_SPREAD[:, None, None], FIRM_NUMBER + seen) / (FIRM_NUMBER + due)
+        factor = gamma.ppf(_SPREAD[:, None, None], number + seen) / (number + due)
         left = (self.arrivals - due) * factor
         return np.maximum(_quantiles(left, np.broadcast_to(chance, left.shape)), 1.0)
 
@@ -126,6 +131,12 @@ class Forecast:
         drawn: Floats = self.loss[rows]
         return drawn
 
+    def _clocks(self) -> tuple[float, ...]:
+        """How firmly the share that has come by now is known; equally likely."""
+        if not len(self.at):
+            return (EVEN_CLOCK,)
+        return (min(FIRM_CLOCK, max(float(len(self.at)), 8.0)),) if self.clock else LOOSE_CLOCK
+
     def _over(self, now: float) -> float:
         """The share of a day's cases that has come by now on past days."""
         if not len(self.at) or not self.clock:
@@ -140,6 +151,7 @@ class Forecast:
             "arrivals": self.arrivals,
             "exact": self.exact,
             "clock": self.clock,
+            "firm": self.firm,
         }
 
     @classmethod
@@ -147,7 +159,17 @@ class Forecast:
         """Rebuild what `to_dict` gave."""
         rows = rows_from_plain(data["loss"], makers)
         at = np.asarray(data["at"], np.float64)
-        return cls(rows, at, float(data["arrivals"]), bool(data["exact"]), bool(data.get("clock", True)))
+        clock, firm = bool(data.get("clock", True)), float(data.get("firm", FIRM))
+        return cls(rows, at, float(data["arrivals"]), bool(data["exact"]), clock, firm)
+
+
+def _firmness(numbers: Floats) -> float:
+    """How nearly alike days are, from the cases of each: what exceeds chance, beside an eighth beforehand."""
+    mean = float(numbers.mean())
+    if len(numbers) < 2 or mean <= 0:
+        return FIRM
+    excess = float(((numbers - mean) ** 2).sum()) / mean**2 - (len(numbers) - 1) / mean
+    return (FIRM_DAYS + len(numbers) - 1) / max(FIRM_DAYS / FIRM + excess, FIRM_DAYS / FIRM / 4)
 
 
 def _quantiles(values: Floats, chance: Floats) -> Floats:

@@ -19,6 +19,8 @@ SAMPLE = 500  # cases that stand for the rest of the day, or
 SAMPLE_PER_MAKER = 20  # so many for each maker
 MOST_DRAWS = 8  # of the rest of the day, where few cases are left
 FEWEST_TODAY = 10  # cases before today is told from other days
+ALIKE = 20.0  # people are alike beforehand, as if so many cases had said so;
+MOST_ALIKE = 100  # from so many of today's cases on these speak for themselves
 MOST_TODAY = 2_000  # of today's cases that are looked at, and of past ones beside them
 
 
@@ -68,8 +70,10 @@ def _to_come(forecast: Forecast, today: Today, left: float, limited: Bools) -> t
     """
     first = forecast.first_after(today.place)
     past, recent = forecast.loss[first:], today.rows[-MOST_TODAY:]
-    if not len(recent) or not len(past):
-        return (past if len(past) else recent), None
+    if not len(recent):
+        return past, None
+    if not len(past):
+        return _with_alike(recent, limited)
     chance = np.ones(len(past))
     if len(recent) >= FEWEST_TODAY:
         chance = _tilted(forecast, today, first, limited)
@@ -79,6 +83,25 @@ def _to_come(forecast: Forecast, today: Today, left: float, limited: Bools) -> t
     share = today.seen / (2 * (today.seen + left))
     mine = np.full(len(recent), share / len(recent))
     return np.concatenate([past, recent]), np.concatenate([(1 - share) * chance, mine])
+
+
+def _with_alike(rows: Floats, limited: Bools) -> tuple[Floats, Floats | None]:
+    """Today's first cases, and the same cases with people in each other's place.
+
+    A few cases say little of who is better than whom: until there are more, people are taken to be alike
+    as far as `ALIKE` cases would say so.
+    """
+    people = np.flatnonzero(limited)
+    if len(people) < 2 or len(rows) >= MOST_ALIKE or not np.isfinite(rows).all():
+        return rows, None
+    turned = []
+    for turn in range(1, len(people)):
+        other = rows.copy()
+        other[:, people] = rows[:, np.roll(people, turn)]
+        turned.append(other)
+    share = ALIKE / (ALIKE + len(rows)) * (len(people) - 1) / len(people)
+    chance = np.repeat([(1 - share), share / len(turned)], [len(rows), len(rows) * len(turned)]) / len(rows)
+    return np.concatenate([rows, *turned]), chance
 
 
 def _tilted(forecast: Forecast, today: Today, first: int, limited: Bools) -> Floats:

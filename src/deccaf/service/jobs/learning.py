@@ -80,6 +80,7 @@ def _config_of(model: DeCCaF) -> Config:
             "columns": model.columns_.model_dump(exclude_unset=True),
             "costs": {**model.costs_.to_dict(), "review_cost": model.review_cost},
             "model": plain,
+            "labels": {"selective": model.selective or []},
         }
     )
 
