@@ -30,6 +30,7 @@ from deccaf.data.history import History, per_row
 from deccaf.data.learnable import learnable
 from deccaf.data.names import names_of
 from deccaf.data.schema import Columns, Schema
+from deccaf.data.sources import sources
 from deccaf.data.values import class_codes
 from deccaf.errors import ConfigError, DataError, ModelFileError, did_you_mean, show
 from deccaf.evaluate.audit import audit
@@ -45,11 +46,13 @@ from deccaf.models.texts.spaces import encoded, spaces_from_dict, spaces_to_dict
 from deccaf.planning.constraints import needs_opinions, read_constraints
 from deccaf.planning.explain import Explanation, explain_case
 from deccaf.planning.intake import Chunk, Intake, stacked
-from deccaf.planning.intervals import can_tell, loss_intervals, plan_interval
+from deccaf.planning.intervals import can_tell, loss_intervals, plan_ends
+from deccaf.planning.large import LargePlan
 from deccaf.planning.onboarding import Stakes, best_others, propose
-from deccaf.planning.plan import Plan, public_table
+from deccaf.planning.plan import Plan
 from deccaf.planning.planner import make_plan, roster_notes
 from deccaf.planning.scored import Parts, Scored, no_scores, trusted
+from deccaf.planning.scratch import Scratch, check_room, fingerprint, open_scratch, stamps
 from deccaf.planning.terms import Terms
 from deccaf.planning.what_if import Scenario, WhatIf, WhatIfs, what_ifs
 from deccaf.progress import Step, silent
@@ -59,6 +62,8 @@ Ints = NDArray[np.int64]
 
 CELLS = 4_000_000
 """Losses (cases x makers), or features, that are scored at once."""
+LARGE = 125_000_000
+"""Losses of a file of cases beyond which they are kept in files: a gigabyte."""
 
 
 class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -291,7 +296,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
     def transform(self, X: Any) -> Array:
         """`expected_loss` as an array; `set_output` makes it a frame."""
         check_is_fitted(self)
-        return self.scored(X, self.experts_).loss
+        return np.asarray(self.scored(X, self.experts_).loss)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """The makers: the columns of `transform`."""
@@ -308,6 +313,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         intervals: bool = True,
         strict: bool = False,
         time_limit: float = 60.0,
+        scratch: str | Path | None = None,
         step: Step = silent,
     ) -> Plan:
         """Say for every case who should decide it, within everyone's limits, at least expected cost.
@@ -318,16 +324,49 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         limits, as a `[constraints]` table has them; `plan.constraints` tells what each costs. `intervals`
         adds how sure the losses of people are. Cases unlike those learned from are named in
         `plan.summary.warnings`, and with `strict` they are a `DriftError`. `step` hears what is being done.
+
+        The losses of a file, or folder of parquet files, of many cases are kept in files while the plan is
+        made (`deccaf.planning.LargePlan`): in a temporary folder, or in `scratch`, where they stay, so that
+        the next run of the same does not score again. The plan is the same as in memory.
         """
         asked = None if constraints is None else read_constraints(constraints)
-        scored, limits = self.believed(X, capacity, batch, constraints=asked, strict=strict, step=step)
+        limits = capacity if isinstance(capacity, Capacity) else Capacity.of(capacity)
+        kept, held = self._scratch(X, limits, scratch, asked)
+        scored, limits = self.believed(
+            X, limits, batch, constraints=asked, strict=strict, step=step, scratch=kept
+        )
         step("Planning")
         plan = make_plan(
             scored, limits, constraints=asked, pace=self.pace_, time_limit=time_limit, seed=self.seed
         )
         if intervals:
             plan = self._with_intervals(plan, X, step)
+        if isinstance(plan, LargePlan):
+            return plan.changed(held=held)
         return replace(plan, table=_like(X, plan.table, scored.ids))
+
+    def _scratch(
+        self, X: Any, capacity: Capacity, given: str | Path | None, constraints: ConstraintsTable | None
+    ) -> tuple[Scratch | None, Any]:
+        """Where losses are kept, if there are too many for memory or a folder is given; and what holds it."""
+        twice = isinstance(X, str | Path) and not _read_once(X)
+        if given is None and (constraints is not None or not twice):
+            return None, None
+        if not twice:
+            raise ConfigError("scratch: is for cases in a file or folder, which can be read twice")
+        check_is_fitted(self)
+        experts = [name for name in capacity.makers if name != MACHINE]
+        cells = known_length(X) * (1 + len(experts))
+        if given is None and cells <= LARGE:
+            return None, None
+        mark = ""
+        if given is not None:
+            files = stamps([source.path for source in sources(X)])
+            costs = (self.costs_.to_dict(), self.review_costs(experts))
+            mark = fingerprint(deccaf.__version__, self.learned_.to_dict(), costs, experts, files, CELLS)
+        kept, held = open_scratch(given, mark, 1 + len(experts), len(self.classes_))
+        check_room(kept.folder, 8.0 * cells)
+        return kept, held
 
     def what_if(
         self,
@@ -387,6 +426,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         score: bool = True,
         strict: bool = False,
         step: Step = silent,
+        scratch: Scratch | None = None,
     ) -> tuple[Scored, Capacity]:
         """All that `make_plan` needs: what is believed of the cases, for the people of the roster.
 
@@ -394,7 +434,8 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         """
         limits = capacity if isinstance(capacity, Capacity) else Capacity.of(capacity)
         experts = [name for name in limits.makers if name != MACHINE]
-        scored = trusted(self.scored(X, experts, constraints=constraints, score=score, step=step), strict)
+        options: dict[str, Any] = {"constraints": constraints, "score": score, "scratch": scratch}
+        scored = trusted(self.scored(X, experts, **options, step=step), strict)
         notes = (*roster_notes(self.experts_, limits), *scored.notes)
         return replace(_in_batches(scored, batch), notes=notes), limits
 
@@ -406,14 +447,15 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         constraints: ConstraintsTable | None = None,
         score: bool = True,
         step: Step = silent,
+        scratch: Scratch | None = None,
     ) -> Scored:
-        """What is believed about cases, chunk by chunk, ready for a plan."""
+        """What is believed about cases, chunk by chunk, ready for a plan; with `scratch` losses go there."""
         extra = () if constraints is None else constraints.columns
         wants_opinions = constraints is not None and score and needs_opinions(constraints)
-        intake, parts, done, total = self._intake(extra), Parts(), 0, known_length(X)
+        intake, parts, done, total = self._intake(extra), Parts(scratch=scratch), 0, known_length(X)
         say = partial(step, "Scoring cases" if score else "Checking cases")
         say(0, total)
-        for chunk, scores in self._scores(intake, X, experts, score):
+        for chunk, scores in self._scores(intake, X, experts, score, parts.kept):
             parts.add(chunk, scores)
             if wants_opinions:
                 parts.opinions.append(self._opinions(chunk, experts))
@@ -563,31 +605,39 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
 
         The cases are read once more, and only the makers that were chosen are asked.
         """
-        low, high = np.full(len(plan.frame), np.nan), np.full(len(plan.frame), np.nan)
+        low, high = np.full(len(plan), np.nan), np.full(len(plan), np.nan)
+        spread, ends, start = self.learned_.level_spread(), np.zeros(1), 0
         if can_tell(self.learned_) and not _read_once(X):
-            alone = plan.frame["reviewer_2"].isna() if "reviewer_2" in plan.frame else True
-            maker = plan.frame["maker"].where((plan.frame["maker"] != MACHINE) & alone, None)
-            names, start = maker.astype(object).where(maker.notna(), None).tolist(), 0
-            p = plan.frame[[f"p_{name}" for name in self.classes_.tolist()]].to_numpy()
-            by_truth = np.full(p.shape, np.nan)
             for chunk in self._intake().chunks(self._checked(X), CELLS // 64):
                 rows = slice(start, start + len(chunk))
-                step("Intervals", start, len(p))
-                costs = self.costs_.array(chunk.amounts)
-                low[rows], high[rows], by_truth[rows] = loss_intervals(
-                    self.learned_, chunk.features, names[rows], p[rows], costs, self.review_costs
-                )
-                own = (plan.frame["maker"].iloc[rows] == MACHINE).to_numpy()
-                said = machine_losses(p[rows], costs).argmin(axis=1)
-                each = np.broadcast_to(costs, (len(chunk), *costs.shape[1:]))
-                by_truth[rows][own] = each[np.arange(len(chunk)), :, said][own]
-                start += len(chunk)
-            spread = self.learned_.level_spread()
+                step("Intervals", start, len(plan))
+                low[rows], high[rows], at_ends = self._intervals(chunk, plan.part(rows), spread)
+                ends, start = ends + at_ends, start + len(chunk)
             if spread is not None:
-                ends = plan_interval(p, by_truth, plan.frame["expected_loss"].to_numpy(np.float64), spread)
-                plan = replace(plan, summary=replace(plan.summary, cost_interval=ends))
-        frame = plan.frame.assign(loss_low=low, loss_high=high)
-        return replace(plan, frame=frame, table=public_table(frame))
+                interval = (float(np.min(ends)), float(np.max(ends)))
+                plan = plan.summed(replace(plan.summary, cost_interval=interval))
+        return plan.extended(loss_low=low, loss_high=high)
+
+    def _intervals(
+        self, chunk: Chunk, plan: pd.DataFrame, spread: Array | None
+    ) -> tuple[Array, Array, Array]:
+        """Of some cases: the ends of each loss, and what they cost together at the ends of the level."""
+        alone = plan["reviewer_2"].isna() if "reviewer_2" in plan else True
+        maker = plan["maker"].where((plan["maker"] != MACHINE) & alone, None)
+        names = maker.astype(object).where(maker.notna(), None).tolist()
+        p, costs = plan[[f"p_{name}" for name in self.classes_.tolist()]].to_numpy(), self._costs(chunk)
+        low, high, by_truth = loss_intervals(
+            self.learned_, chunk.features, names, p, costs, self.review_costs
+        )
+        own = (plan["maker"] == MACHINE).to_numpy()
+        said = machine_losses(p, costs).argmin(axis=1)
+        each = np.broadcast_to(costs, (len(chunk), *costs.shape[1:]))
+        by_truth[own] = each[np.arange(len(chunk)), :, said][own]
+        loss = plan["expected_loss"].to_numpy(np.float64)
+        return low, high, np.zeros(1) if spread is None else plan_ends(p, by_truth, loss, spread)
+
+    def _costs(self, chunk: Chunk) -> Array:
+        return self.costs_.array(chunk.amounts)
 
     def _read(self, X: Any) -> tuple[pd.Index, pd.DataFrame, Array]:
         """Ids, features and costs of all cases."""
@@ -629,16 +679,23 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         return X
 
     def _scores(
-        self, intake: Intake, X: Any, experts: Sequence[str], score: bool = True
+        self,
+        intake: Intake,
+        X: Any,
+        experts: Sequence[str],
+        score: bool = True,
+        kept: Callable[[Chunk], Scores | None] = lambda _: None,
     ) -> Iterator[tuple[Chunk, Scores]]:
-        """Scores of as many cases at a time as memory is meant for."""
+        """Scores of as many cases at a time as memory is meant for; what was `kept` is not scored again."""
         if experts and not self.experts_:
             raise ConfigError(f"the model learned from no decisions, so nothing is known of {experts[0]!r}")
         rows = max(1, CELLS // max(1 + len(experts), len(self.schema_.origin())))
         for chunk in intake.chunks(self._checked(X), rows):
             if len(chunk):
-                nothing = no_scores(len(chunk), len(experts), len(self.classes_))
-                yield chunk, self._score(chunk, experts) if score else nothing
+                if not score:
+                    yield chunk, no_scores(len(chunk), len(experts), len(self.classes_))
+                else:
+                    yield chunk, kept(chunk) or self._score(chunk, experts)
 
     def _score(self, chunk: Chunk, experts: Sequence[str]) -> Scores:
         costs = self.costs_.array(chunk.amounts)
@@ -759,20 +816,27 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
 
 
 def known_length(X: Any) -> int:
-    """How many cases a table, or a parquet file, holds; 0 where only reading it all would tell."""
+    """How many cases a table, or parquet files, hold; 0 where only reading it all would tell."""
     if not isinstance(X, str | Path):
         return len(X) if hasattr(X, "__len__") else 0
-    if Path(X).suffix != ".parquet" or not Path(X).is_file():
+    if _read_once(X):
         return 0
     try:
-        return int(pyarrow.parquet.read_metadata(X).num_rows)
-    except (OSError, ValueError):
+        files = sources(X)
+        if any(source.kind != "parquet" for source in files):
+            return 0
+        return sum(int(pyarrow.parquet.read_metadata(source.path).num_rows) for source in files)
+    except (DataError, OSError, ValueError):
         return 0  # whoever reads it will say what is wrong with it
 
 
 def _read_once(X: Any) -> bool:
     """Whether X can be read only once: a pipe."""
-    return isinstance(X, str | Path) and not Path(X).is_file()
+    return isinstance(X, str | Path) and (str(X) == "-" or (Path(X).exists() and not _is_plain(Path(X))))
+
+
+def _is_plain(path: Path) -> bool:
+    return path.is_file() or path.is_dir()
 
 
 def learn_from(history: History, config: Config, note: Callable[[str], None], step: Step = silent) -> DeCCaF:

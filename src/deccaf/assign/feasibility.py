@@ -15,6 +15,7 @@ from ortools.graph.python import max_flow
 
 from deccaf.assign.exact.scan import Bools, Ints, map_chunks
 from deccaf.assign.problem import AssignmentProblem
+from deccaf.assign.stored import Mask
 from deccaf.errors import CapacityError
 
 NAMES_SHOWN = 6
@@ -42,9 +43,10 @@ def check_totals(problem: AssignmentProblem) -> None:
         _check_choices(problem, problem.eligible)
 
 
-def _check_choices(problem: AssignmentProblem, eligible: Bools) -> None:
+def _check_choices(problem: AssignmentProblem, eligible: Mask) -> None:
     """Every case has a maker it may go to, and one with any capacity."""
-    nobody = np.flatnonzero(~eligible.any(axis=1))
+    some = map_chunks(lambda a, b: eligible[a:b].any(axis=1), problem.shape)
+    nobody = np.flatnonzero(~np.concatenate(some)) if some else np.empty(0, np.int64)
     if len(nobody):
         raise CapacityError(
             f"{_prefix(problem)}{len(nobody)} cases may go to nobody, first:"
@@ -69,9 +71,10 @@ def check_groups(problem: AssignmentProblem) -> None:
         raise CapacityError(_prefix(problem) + _starved_message(problem, patterns, group))
 
 
-def eligibility_patterns(eligible: Bools) -> Patterns:
+def eligibility_patterns(eligible: Mask) -> Patterns:
     """Merge cases that may go to the same makers."""
-    packed = np.ascontiguousarray(np.packbits(eligible, axis=1))
+    parts = map_chunks(lambda a, b: np.packbits(eligible[a:b], axis=1), (len(eligible), eligible.shape[1]))
+    packed = np.ascontiguousarray(np.concatenate(parts))
     keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
     _, first, count = np.unique(keys, return_index=True, return_counts=True)
     return Patterns(eligible[first], count)

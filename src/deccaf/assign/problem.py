@@ -30,10 +30,12 @@ class AssignmentProblem:
     cases.
     """
 
-    loss: NDArray[Any]
+    loss: Any
+    """Cases x makers: an array, or a `StoredMatrix`."""
     upper: Ints
     lower: Ints
-    eligible: NDArray[np.bool_] | None = None
+    eligible: Any = None
+    """The same of truth values, or None where everybody may do everything."""
     cases: pd.Index | None = None
     makers: pd.Index | None = None
     name: str = ""

@@ -21,6 +21,7 @@ from deccaf.assign.exact.scan import (
     Jitter,
     Losses,
     closed_prices,
+    map_chunks,
     plan_losses,
     slack_pass,
     threads_available,
@@ -100,7 +101,9 @@ def solve_problem(
 def _better_in_full(problem: AssignmentProblem) -> bool:
     """Whether pruning cannot pay: few arcs, a case or a maker; prices say little then."""
     n, makers = problem.shape
-    arcs = n * makers if problem.eligible is None else int(np.count_nonzero(problem.eligible))
+    arcs, eligible = n * makers, problem.eligible
+    if eligible is not None:
+        arcs = sum(map_chunks(lambda a, b: int(np.count_nonzero(eligible[a:b])), problem.shape))
     few = arcs <= FEW_CHOICES * n or n < FEW_CASES * makers
     return arcs <= DIRECT_ARCS or (few and arcs <= DIRECT_ARCS_AT_MOST)
 
@@ -205,6 +208,6 @@ def solve_batches(
 
 def _jobs(problems: Sequence[AssignmentProblem]) -> int:
     """A process takes seconds to start, so it must save more than that: the largest batch is not divided."""
-    cells = [problem.loss.size for problem in problems]
+    cells: list[int] = [problem.loss.size for problem in problems]
     saved = sum(cells) - max(cells, default=0)
     return min(threads_available(), 1 + saved // CELLS_A_PROCESS)

@@ -14,7 +14,7 @@ from deccaf.cli.common import JsonOption, KeyOption, c_output_on_stderr, read_ke
 from deccaf.data.capacity import Capacity
 from deccaf.data.config import Config
 from deccaf.data.costs import MACHINE
-from deccaf.data.files import check_output
+from deccaf.data.files import TABLES, check_output
 from deccaf.data.sources import pipes_kept
 from deccaf.errors import ConfigError, did_you_mean
 
@@ -43,7 +43,10 @@ def assign(
     model: ModelOption,
     cases: CasesOption,
     capacity: CapacityOption,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Plan file: .parquet or .csv.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Plan: a .parquet or .csv file, or a folder of parquet files."),
+    ] = None,
     what_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -59,6 +62,13 @@ def assign(
     intervals: Annotated[bool, typer.Option(help="Say how sure the expected losses of people are.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check the files.")] = False,
     time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds to plan one batch.")] = 60.0,
+    scratch: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for the losses of very many cases, in which they stay: the same command started "
+            "again goes on there. Without it, a temporary folder where they take more than a gigabyte."
+        ),
+    ] = None,
     key_file: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -68,7 +78,8 @@ def assign(
     what the plan, the machine alone and random cases are expected to cost and by which costs, how far from
     the best plan it can be, what everybody's next case (and hour, where the log had seconds) would save, and
     how many cases were close calls. With [constraints], what each constraint costs. Cases that are unlike
-    those that the model learned from are named; with --strict nothing is then planned.
+    those that the model learned from are named; with --strict nothing is then planned. Cases may be more than
+    memory holds: a parquet file, or a folder of them; the plan then is best written as a folder too.
     """
     from deccaf.planning import Scenario
 
@@ -77,7 +88,10 @@ def assign(
             "--out: say where to write the plan, or use --what-if or --dry-run, which write nothing"
         )
     if out is not None:
-        check_output(out, [model, cases, capacity, config, key_file])
+        inputs = [model, cases, capacity, config, key_file]
+        check_output(out, inputs, TABLES if out.suffix or out.is_file() else ())
+    if scratch is not None and (what_if or dry_run):
+        raise ConfigError("--scratch: is for plans that are written; leave it out with --what-if, --dry-run")
     scenarios = [Scenario.parse(text) for text in what_if or []]
     with steps(len(_WEIGHTS), _WEIGHTS) as step, c_output_on_stderr():
         step("Reading the model and the roster")
@@ -91,7 +105,8 @@ def assign(
             changes = [scenario.changes for scenario in scenarios]
             asked = fitted.what_ifs(cases, limits, changes, time_limit=time_limit, **options)
         else:
-            plan = fitted.assign(cases, limits, intervals=intervals, time_limit=time_limit, **options)
+            options |= {"intervals": intervals, "scratch": scratch}
+            plan = fitted.assign(cases, limits, time_limit=time_limit, **options)
             assert out is not None
             plan.write(out)
     if scenarios:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -27,6 +28,8 @@ from deccaf.errors import ConfigError, DataError, DeccafError
 CHUNK_ROWS = 131_072
 TABLES = (".parquet", ".pq", ".csv")
 """The extensions of tables that are written."""
+SUCCESS = "_SUCCESS"
+"""What a folder of parts holds when it is whole."""
 _PROBE = 1 << 16
 
 
@@ -83,6 +86,62 @@ def write_frame(frame: pd.DataFrame, path: str | Path) -> None:
             pa.csv.write_csv(table, beside)
         else:
             pa.parquet.write_table(table, beside)
+
+
+def write_frames(frames: Iterable[pd.DataFrame], path: str | Path) -> None:
+    """Write a table that comes in parts, whole or not at all.
+
+    A name with an extension is one file, written part by part; one without is a folder of parquet files, with
+    the mark `_SUCCESS`, that takes the place of an earlier one.
+    """
+    path = Path(path)
+    if not path.suffix:
+        _write_folder(frames, path)
+        return
+    _check_extension(path)
+    csv, schema, writer = path.suffix.lower() == ".csv", None, None
+    with replacing(path) as beside, ExitStack() as stack:
+        for frame in frames:
+            table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
+            if writer is None:
+                schema = table.schema
+                make = pa.csv.CSVWriter if csv else pa.parquet.ParquetWriter
+                writer = stack.enter_context(make(beside, schema))
+            writer.write_table(table)
+        stack.close()
+
+
+def _write_folder(frames: Iterable[pd.DataFrame], path: Path) -> None:
+    """A folder of parts, made beside its place and then moved there."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        if path.exists() and not _is_ours(path):
+            raise ConfigError(f"{path}: holds something else than a plan; name a new folder")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir()
+        for number, frame in enumerate(frames):
+            write_frame(frame, beside / f"part-{number:05d}.parquet")
+        (beside / SUCCESS).touch()
+        if path.exists():
+            old = path.with_name(f".{path.name}.{os.getpid()}.old")
+            path.replace(old)
+            beside.replace(path)
+            shutil.rmtree(old)
+        else:
+            beside.replace(path)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a folder is empty, or one that `write_frames` made."""
+    if not path.is_dir():
+        return False
+    names = [part.name for part in path.iterdir()]
+    return all(name == SUCCESS or fnmatch(name, "part-*.parquet") for name in names)
 
 
 def write_text(text: str, path: str | Path) -> None:

@@ -1,15 +1,16 @@
 """From beliefs to a plan.
 
 - `intake`: new cases from files and tables, cast once, on their way to a model.
-- `scored`: what is believed about them.
+- `scored`: what is believed about them; `scratch`: files for more of that than memory holds.
 - `terms`: what errors and reviews cost in a plan.
 - `planner`: the plan of least cost within everyone's limits, under `constraints`, verified.
-- `plan`: who decides what and why, and what that costs; `random_sharing`: the yardstick beside it;
-  `intervals`: how sure the costs are.
+- `choices`, `plan`, `large`: who decides what and why, and what that costs; `random_sharing`: the yardstick
+  beside it; `intervals`: how sure the costs are.
 - `what_if`: the same cases with other limits or costs. `explain`: why a case went where it went.
 """
 
 from deccaf.planning.explain import Explanation
+from deccaf.planning.large import LargePlan
 from deccaf.planning.plan import Choice, Plan, Summary
 from deccaf.planning.planner import make_plan
 from deccaf.planning.scored import Scored
@@ -19,6 +20,7 @@ from deccaf.planning.what_if import Scenario, WhatIf, WhatIfs, what_ifs
 __all__ = [
     "Choice",
     "Explanation",
+    "LargePlan",
     "Plan",
     "Scenario",
     "Scored",

@@ -60,13 +60,12 @@ def loss_intervals(
     return low, high, by_truth
 
 
-def plan_interval(
-    p: Array, by_truth: Array, loss: Array, spread: Array, level: float = LEVEL
-) -> tuple[float, float]:
-    """The cost of a plan with the level of the truths at either end of its interval.
+def plan_ends(p: Array, by_truth: Array, loss: Array, spread: Array, level: float = LEVEL) -> Array:
+    """What cases cost together with the level of the truths at either end of its interval.
 
     `by_truth` is (cases, K), NaN where it is not known, which then counts its `loss` at both ends; `spread`
-    is (K,), the deviation of the log-odds of each truth.
+    is (K,), the deviation of the log-odds of each truth. The least and the largest sum over all cases are
+    the plan's interval.
     """
     logs, known = np.log(np.maximum(p, 1e-300)), np.isfinite(by_truth).all(axis=1)
     ends = []
@@ -74,7 +73,7 @@ def plan_interval(
         for k in range(1, p.shape[1]):  # one truth at a time, and with two classes all there is
             moved = softmax(logs + reach * spread * (np.arange(p.shape[1]) == k), axis=1)
             ends.append(float(np.where(known, (moved * np.nan_to_num(by_truth)).sum(axis=1), loss).sum()))
-    return min(ends), max(ends)
+    return np.array(ends)
 
 
 def _mean_costs(q: Array, costs: Array) -> Array:

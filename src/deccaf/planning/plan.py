@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from deccaf.assign import Assignment
-from deccaf.data.files import write_frame
+from deccaf.data.files import write_frames
 from deccaf.errors import DataError, show
 from deccaf.evaluate.drift import Unlike
 from deccaf.planning.terms import Terms
+
+PART = 500_000
+"""Cases in a file of a folder."""
 
 Why = Literal["best", "room", "constraint", "lot"]
 """Why a case went to its maker: nobody on the roster is cheaper; somebody is, but is full; somebody is and
@@ -146,9 +149,26 @@ class Plan:
             {str(name): float(price) for name, price in prices.items()},
         )
 
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def part(self, rows: slice) -> pd.DataFrame:
+        """Some rows of `frame`."""
+        return self.frame.iloc[rows]
+
+    def summed(self, summary: Summary) -> Self:
+        """The plan with another summary."""
+        return replace(self, summary=summary)
+
+    def extended(self, **columns: NDArray[Any]) -> Self:
+        """The plan with further columns, one value per case."""
+        frame = self.frame.assign(**columns)
+        return replace(self, frame=frame, table=public_table(frame))
+
     def write(self, path: str | Path) -> None:
-        """Write the plan file (parquet or CSV), whole or not at all."""
-        write_frame(self.frame, path)
+        """Write the plan file (parquet or CSV), or a folder of parquet files, whole or not at all."""
+        parts = (self.part(slice(start, start + PART)) for start in range(0, max(len(self), 1), PART))
+        write_frames(parts, path)
 
 
 def public_table(frame: pd.DataFrame) -> pd.DataFrame:

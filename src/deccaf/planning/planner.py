@@ -5,7 +5,8 @@ The library, the command line, the service and the pages all plan here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,17 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from deccaf.assign import Assignment, AssignmentProblem, solve_batches, verify
+from deccaf.assign.stored import StoredMask, StoredMatrix
 from deccaf.data.capacity import ONE_BATCH, UNLIMITED, Capacity
 from deccaf.data.config import ConstraintsTable
 from deccaf.data.costs import MACHINE
 from deccaf.data.names import two_spellings
-from deccaf.errors import CapacityError, DataError, show
+from deccaf.errors import CapacityError, ConfigError, DataError, show
+from deccaf.planning.choices import Choices, plan_table
 from deccaf.planning.constraints import ConstrainedPlanner
+from deccaf.planning.large import LargePlan
 from deccaf.planning.plan import Plan, Summary, public_table
-from deccaf.planning.random_sharing import random_cost
+from deccaf.planning.random_sharing import ROWS, random_cost
 from deccaf.planning.scored import Scored
 
 Array = NDArray[np.float64]
@@ -28,9 +32,10 @@ Ints = NDArray[np.int64]
 
 CLOSE = 0.01
 """A case was a close call when the runner-up was nearer than this share of the plan's mean loss."""
-_ROWS = 65_536
-_SAME = 1e-9
-"""Losses that differ by less than this share of the larger are the same."""
+IN_MEMORY = 20_000_000
+"""Losses of a batch that are read into memory where all losses lie in files."""
+CELLS_A_LIMIT = 100_000_000
+"""Losses in files for which the time limit is meant; more get more of it."""
 
 
 def make_plan(
@@ -52,46 +57,83 @@ def make_plan(
     pace = pace or {}
     check_batches(capacity, scored.batch)
     rows = _rows_by_batch(scored.batch, len(scored.ids))
-    problems = {name: _problem(scored, capacity, name, where) for name, where in rows.items()}
-    constrained = None if constraints is None else ConstrainedPlanner(constraints, scored, pace, time_limit)
-    if constrained is not None:
-        found = [constrained(problems[name], where) for name, where in rows.items()]
-    else:
-        prices = None if start is None else [_start(start, name, scored.makers) for name in rows]
-        found = solve_batches(list(problems.values()), time_limit=time_limit, seed=seed, warm_prices=prices)
-        for problem, assignment in zip(problems.values(), found, strict=True):
-            verify(problem, assignment)
-    room = _room(capacity, scored.makers, list(rows))
-    loads = [one.load for one in found] if constrained is None else constrained.loads()
-    plan = _plan(scored, problems, rows, dict(zip(rows, found, strict=True)), loads, room, pace)
-    return plan if constrained is None else constrained.extended(plan)
+    if constraints is not None:
+        return _constrained(scored, capacity, rows, constraints, pace, time_limit)
+    starts = {} if start is None else {name: _start(start, name, scored.makers) for name in rows}
+    return _plan(scored, _solved(scored, capacity, rows, starts, time_limit, seed), capacity, pace)
 
 
-def _plan(
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """A batch that was solved."""
+
+    name: str
+    rows: Ints
+    problem: AssignmentProblem
+    solved: Assignment
+    load: Ints
+
+
+def _solved(
     scored: Scored,
-    problems: Mapping[str, AssignmentProblem],
+    capacity: Capacity,
     rows: Mapping[str, Ints],
-    solved: Mapping[str, Assignment],
-    loads: Sequence[Ints],
-    room: Array,
+    starts: Mapping[str, Array | None],
+    time_limit: float,
+    seed: int,
+) -> Iterator[_Batch]:
+    """Every batch, verified: all at once in memory, one after the other where the losses lie in files."""
+    together = [rows] if not scored.stored else [{name: where} for name, where in rows.items()]
+    for some in together:
+        problems = [_problem(scored, capacity, name, where) for name, where in some.items()]
+        prices = [starts.get(name) for name in some]
+        limit = time_limit * max(1.0, scored.loss.size / CELLS_A_LIMIT) if scored.stored else time_limit
+        found = solve_batches(problems, time_limit=limit, seed=seed, warm_prices=prices)
+        for (name, where), problem, solved in zip(some.items(), problems, found, strict=True):
+            verify(problem, solved)
+            yield _Batch(name, where, problem, solved, solved.load)
+
+
+def _constrained(
+    scored: Scored,
+    capacity: Capacity,
+    rows: Mapping[str, Ints],
+    constraints: ConstraintsTable,
     pace: Mapping[str, float],
+    time_limit: float,
 ) -> Plan:
-    cases = len(scored.ids)
-    maker, second, margin = np.empty(cases, np.int64), np.empty(cases, np.int64), np.empty(cases)
-    code, why = np.empty(cases, np.int64), np.empty(cases, dtype=object)
-    for number, (name, where) in enumerate(rows.items()):
-        maker[where], code[where] = solved[name].maker, number
-        second[where], margin[where] = _runners_up(problems[name], solved[name])
-        why[where] = _why(problems[name], solved[name].maker, loads[number])
+    if scored.stored:
+        raise ConfigError(
+            "constraints: plans under [constraints] are made in memory; leave out scratch (--scratch), or "
+            "plan files of fewer cases, one batch each"
+        )
+    planner = ConstrainedPlanner(constraints, scored, pace, time_limit)
+    problems = {name: _problem(scored, capacity, name, where) for name, where in rows.items()}
+    found = [planner(problems[name], where) for name, where in rows.items()]
+    batches = zip(rows.items(), problems.values(), found, planner.loads(), strict=True)
+    done = (_Batch(name, where, problem, one, load) for (name, where), problem, one, load in batches)
+    return planner.extended(_plan(scored, done, capacity, pace))
+
+
+def _plan(scored: Scored, batches: Iterable[_Batch], capacity: Capacity, pace: Mapping[str, float]) -> Plan:
+    choices, solved, shared = Choices.empty(len(scored.ids)), {}, 0.0
+    for number, batch in enumerate(batches):
+        choices.fill(scored, batch.problem, batch.solved, batch.load, batch.rows, number)
+        solved[batch.name] = batch.solved
+        loads = np.bincount(batch.solved.maker, minlength=len(scored.makers))
+        loss = batch.problem.loss if scored.by_cost else _rows_of(scored.loss, batch.rows)
+        shared += random_cost(loss, loads, batch.problem.eligible)
     prices = pd.DataFrame(
         [assignment.prices for assignment in solved.values()],
-        index=pd.Index(list(rows), name="batch"),
+        index=pd.Index(list(solved), name="batch"),
         columns=list(scored.makers),
     )
-    frame = _plan_table(scored, maker, second, prices.to_numpy()[code, maker], why)
-    summary = _summary(scored, maker, margin, problems, rows, prices, solved, room, pace)
-    names = prices.index.to_numpy()[code]
-    return Plan(public_table(frame), prices, summary, solved, frame, names)
+    room = _room(capacity, scored.makers, list(solved))
+    summary = _summary(scored, choices, shared, prices, solved, room, pace)
+    if scored.stored:
+        return LargePlan(scored, choices, prices, summary, solved)
+    frame = plan_table(scored, choices, prices.to_numpy(), slice(None))
+    return Plan(public_table(frame), prices, summary, solved, frame, prices.index.to_numpy()[choices.batch])
 
 
 def _start(prices: pd.DataFrame, batch: str, makers: Sequence[str]) -> Array | None:
@@ -116,57 +158,40 @@ def _problem(scored: Scored, capacity: Capacity, batch: str, rows: Ints) -> Assi
     lower, upper = capacity.limits(scored.makers, len(rows), name)
     whole = len(rows) == len(scored.ids)
     ids = scored.ids if whole else scored.ids[rows]
-    mask = capacity.mask(ids, scored.makers)
-    loss = scored.objective if whole else scored.objective[rows]
-    finite = np.isfinite(loss)
-    if not finite.all():
-        mask = finite if mask is None else mask & finite
+    loss = _rows_of(scored.objective, rows)
+    if isinstance(loss, StoredMatrix):
+        mask: Any = _stored_mask(loss, capacity, ids, scored.makers)
+    else:
+        mask = capacity.mask(ids, scored.makers)
+        finite = np.isfinite(loss)
+        if not finite.all():
+            mask = finite if mask is None else mask & finite
     title = "" if name is None else f"batch {batch}"
     return AssignmentProblem(loss, upper, lower, mask, ids, pd.Index(scored.makers), title)
 
 
-def _runners_up(problem: AssignmentProblem, solved: Assignment) -> tuple[Ints, Array]:
-    """The maker who would get each case if the chosen one could not (-1: nobody), and by how much it is
-    dearer, prices included."""
-    cases = problem.shape[0]
-    second, margin = np.full(cases, -1, np.int64), np.full(cases, np.inf)
-    for start in range(0, cases, _ROWS):
-        part = slice(start, start + _ROWS)
-        total = problem.loss[part] + solved.prices
-        total[:, problem.upper == 0] = np.inf
-        if problem.eligible is not None:
-            total[~problem.eligible[part]] = np.inf
-        own, here = solved.maker[part], np.arange(len(total))
-        chosen = total[here, own].copy()
-        total[here, own] = np.inf
-        best = total.argmin(axis=1)
-        reach = total[here, best] - chosen
-        second[part], margin[part] = np.where(np.isfinite(reach), best, -1), reach
-    return second, margin
+def _rows_of(losses: Any, rows: Ints) -> Any:
+    """Some cases; in files they stay only where memory is too small for them."""
+    if isinstance(losses, StoredMatrix) and len(rows) * losses.width > IN_MEMORY:
+        return losses if len(rows) == len(losses) else losses.subset(rows)
+    if len(rows) == len(losses):
+        return losses[:]
+    return losses[rows]
 
 
-def _why(problem: AssignmentProblem, maker: NDArray[Any], load: Ints) -> NDArray[Any]:
-    """Why each case went to its maker: `best`, `room` or `constraint` (`deccaf.planning.plan.Why`)."""
-    cases = problem.shape[0]
-    full = load >= problem.upper
-    why = np.empty(cases, dtype=object)
-    for start in range(0, cases, _ROWS):
-        part = slice(start, start + _ROWS)
-        loss, own = problem.loss[part], maker[part]
-        here = np.arange(len(loss))
-        chosen = loss[here, own]
-        allowed = np.isfinite(loss)
-        if problem.eligible is not None:
-            allowed &= problem.eligible[part]
-        least = chosen - _SAME * np.maximum(np.abs(chosen), _SAME)
-        cheaper = np.isfinite(loss) & (loss < least[:, None])
-        somebody, free = (cheaper & allowed), (cheaper & allowed & ~full)
-        why[part] = np.where(
-            free.any(axis=1) | (cheaper.any(axis=1) & ~somebody.any(axis=1)),
-            "constraint",
-            np.where(somebody.any(axis=1), "room", "best"),
-        )
-    return why
+def _stored_mask(
+    loss: StoredMatrix, capacity: Capacity, ids: pd.Index, makers: Sequence[str]
+) -> StoredMask | None:
+    """Who may do what; None: everybody everything."""
+    listed = np.empty(0, np.int64)
+    if capacity.eligible is not None:
+        listed = np.flatnonzero(ids.isin(capacity.eligible.index))
+    allowed = capacity.mask(ids[listed], makers) if len(listed) else None
+    finite = all(np.isfinite(loss[start : start + ROWS]).all() for start in range(0, len(loss), ROWS))
+    if finite and allowed is None:
+        return None
+    none = np.empty((0, len(makers)), np.bool_)
+    return StoredMask(loss, listed, none if allowed is None else allowed)
 
 
 def _room(capacity: Capacity, makers: Sequence[str], batches: Sequence[str]) -> Array:
@@ -180,69 +205,35 @@ def _room(capacity: Capacity, makers: Sequence[str], batches: Sequence[str]) -> 
     return np.asarray(np.where(each >= UNLIMITED, np.nan, each).sum(axis=0))
 
 
-def _plan_table(scored: Scored, maker: Ints, second: Ints, price: Array, why: NDArray[Any]) -> pd.DataFrame:
-    here, names = np.arange(len(maker)), np.array(scored.makers, dtype=object)
-    other = np.where(second < 0, 0, second)
-    decided = pd.Series(np.array(scored.classes, dtype=object)[scored.says]).where(maker == 0, None)
-    numbers = all(isinstance(name, int) for name in scored.classes)
-    frame = pd.DataFrame(
-        {
-            "case_id": scored.ids,
-            "maker": pd.Series(names[maker]).astype("str").to_numpy(),
-            "expected_loss": scored.loss[here, maker],
-            "runner_up": pd.Series(names[other]).where(second >= 0, None).astype("str").to_numpy(),
-            "runner_up_loss": np.where(second < 0, np.nan, scored.loss[here, other]),
-            "price": price,
-            "decision": decided.astype("Int64" if numbers else "str").array,
-            "why": pd.Series(why, dtype="str").array,
-        },
-    )
-    if scored.p is not None:
-        for k, name in enumerate(scored.classes):
-            frame[f"p_{name}"] = scored.p[:, k]
-    return frame
-
-
 def _summary(
     scored: Scored,
-    maker: Ints,
-    margin: Array,
-    problems: Mapping[str, AssignmentProblem],
-    rows: Mapping[str, Ints],
+    choices: Choices,
+    shared: float,
     prices: pd.DataFrame,
     solved: Mapping[str, Assignment],
     room: Array,
     pace: Mapping[str, float],
 ) -> Summary:
     objective = float(sum(assignment.objective for assignment in solved.values()))
-    typical = objective / max(len(maker), 1)
+    typical = objective / max(len(choices.maker), 1)
     mean_price = prices.mean(axis=0).to_numpy()
     hours = np.array([pace.get(name, np.nan) for name in scored.makers])
     table = pd.DataFrame(
         {
-            "cases": np.bincount(maker, minlength=len(scored.makers)),
+            "cases": np.bincount(choices.maker, minlength=len(scored.makers)),
             "capacity": room,
             "price": mean_price,
             "next_hour": mean_price * hours,
         },
         index=pd.Index(scored.makers, name="maker"),
     )
-    own = scored.loss[np.arange(len(maker)), maker]
-    shared = [
-        random_cost(
-            scored.loss[where],
-            np.bincount(maker[where], minlength=len(scored.makers)),
-            problems[name].eligible,
-        )
-        for name, where in rows.items()
-    ]
     return Summary(
-        cases=len(maker),
+        cases=len(choices.maker),
         makers=table,
-        cost=float(own.sum()),
-        machine_cost=float(scored.loss[:, 0].sum()),
-        random_cost=float(sum(shared)),
-        close_calls=int((margin < CLOSE * abs(typical)).sum()),
+        cost=float(choices.own.sum()),
+        machine_cost=float(choices.machine.sum()),
+        random_cost=shared,
+        close_calls=int((choices.margin < CLOSE * abs(typical)).sum()),
         gap=float(sum(assignment.gap for assignment in solved.values())),
         objective=objective,
         notes=scored.notes,

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from deccaf.assign import Opinions
+from deccaf.assign.stored import StoredMatrix
 from deccaf.data.costs import Class
-from deccaf.errors import DriftError
+from deccaf.errors import ConfigError, DriftError
 from deccaf.evaluate.drift import Unlike
 from deccaf.models.methods import Scores
 from deccaf.planning.intake import Chunk, Intake, joined, stacked
+from deccaf.planning.scratch import Scratch
 from deccaf.planning.terms import Terms
 
 Array = NDArray[np.float64]
@@ -28,9 +31,10 @@ class Scored:
     ids: pd.Index
     makers: tuple[str, ...]
     """The machine, then the experts of the roster."""
-    loss: Array
-    """(cases, makers): expected cost; infinite where a maker may not get a case."""
-    objective: Array
+    loss: Any
+    """(cases, makers): expected cost; infinite where a maker may not get a case. An array, or in files a
+    `StoredMatrix`, as is the objective."""
+    objective: Any
     """(cases, makers): what the plan minimises."""
     says: Ints
     """What the machine would decide, as positions in `classes`."""
@@ -51,6 +55,11 @@ class Scored:
     """How the cases are unlike those that the model learned from."""
 
     @property
+    def stored(self) -> bool:
+        """Whether the losses lie in files, because there are too many for memory."""
+        return isinstance(self.loss, StoredMatrix)
+
+    @property
     def by_cost(self) -> bool:
         """Whether the plan minimises the expected cost itself."""
         return self.objective is self.loss
@@ -59,6 +68,11 @@ class Scored:
         """The same for some of the makers, in this order."""
         if tuple(makers) == self.makers:
             return self
+        if self.stored:
+            raise ConfigError(
+                "these losses lie in files and are planned for one roster only; ask what-if questions of "
+                "fewer cases, a file of one batch or a sample"
+            )
         where = [self.makers.index(name) for name in makers]
         loss = self.loss[:, where]
         objective = loss if self.by_cost else self.objective[:, where]
@@ -89,17 +103,26 @@ class Parts:
     says: list[Ints] = field(default_factory=list)
     columns: list[pd.DataFrame] = field(default_factory=list)
     opinions: list[Opinions] = field(default_factory=list)
+    scratch: Scratch | None = None
+    """Where losses go instead of into memory."""
+
+    def kept(self, chunk: Chunk) -> Scores | None:
+        """The scores of the next chunk, where they are in the scratch folder already."""
+        return None if self.scratch is None else self.scratch.scores(len(self.ids), len(chunk))
 
     def add(self, chunk: Chunk, scores: Scores) -> None:
         """Another chunk; the objective is kept where it is not the loss itself."""
-        self.ids.append(chunk.ids)
-        self.batch.append(chunk.batch)
-        self.columns.append(chunk.columns)
         self.p.append(scores.p)
-        self.loss.append(scores.loss)
         self.says.append(scores.says)
-        if scores.objective is not scores.loss:
-            self.objective.append(scores.objective)
+        self.batch.append(chunk.batch)
+        if self.scratch is None:
+            self.columns.append(chunk.columns)
+            self.loss.append(scores.loss)
+            if scores.objective is not scores.loss:
+                self.objective.append(scores.objective)
+        elif len(scores.loss):
+            self.scratch.keep(len(self.ids), scores)
+        self.ids.append(chunk.ids)
 
     def together(
         self, makers: tuple[str, ...], classes: tuple[Class, ...], intake: Intake, terms: Terms
@@ -111,18 +134,24 @@ class Parts:
             return Scored(
                 pd.Index([]), makers, empty, empty, np.zeros(0, np.int64), classes, p=none, terms=terms
             )
-        ids, loss = joined(self.ids, intake.named), stacked(self.loss)
+        chunks, ids = len(self.ids), joined(self.ids, intake.named)
         batches = [part for part in self.batch if part is not None]
+        if self.scratch is not None:
+            loss: Any = self.scratch.matrix("loss", chunks)
+            objective: Any = self.scratch.matrix("objective", chunks) if self.scratch.own_objective else loss
+        else:
+            loss = stacked(self.loss)
+            objective = stacked(self.objective) if self.objective else loss
         return Scored(
             ids=ids,
             makers=makers,
             loss=loss,
-            objective=stacked(self.objective) if self.objective else loss,
+            objective=objective,
             says=stacked(self.says),
             classes=classes,
             notes=tuple(intake.notes()),
             batch=pd.concat(batches) if batches else None,
-            columns=pd.concat(self.columns),
+            columns=pd.concat(self.columns) if self.columns else None,
             opinions=Opinions.concat(self.opinions) if self.opinions else None,
             p=stacked(self.p),
             terms=terms,

@@ -17,11 +17,21 @@ from numpy.typing import NDArray
 from deccaf.assign.exact import duals, soft_newton
 from deccaf.assign.exact.entropic import entropic_prices
 from deccaf.assign.exact.flow import Deadline, Limits, solve_flow
-from deccaf.assign.exact.near import Near, Search, loaded, near, windows
+from deccaf.assign.exact.near import NEAR, Near, Search, loaded, near, windows
 from deccaf.assign.exact.refine import repair
-from deccaf.assign.exact.scan import SUMMED, Floats, Ints, Losses, least_priced, plan_losses, select
+from deccaf.assign.exact.scan import (
+    MOST_ARCS,
+    SUMMED,
+    Floats,
+    Ints,
+    Losses,
+    least_priced,
+    plan_losses,
+    select,
+)
 
 SAMPLE = 1_000_000  # cells of the sample that gives the first prices
+MORE = 20  # times as many where all cases together have few arcs
 PER_MAKER = 4  # cases a maker in it, at least
 SAMPLE_ROUNDS, ADAPT_ROUNDS, ROUNDS = 5, 3, 25
 ADAPT_CASES, ADAPT_SHARE = 40.0, 0.005  # second choices to look at: by maker, and of all cases
@@ -61,9 +71,13 @@ def generate(
     losses: Losses, limits: Limits, seed: int, tie: float, deadline: Deadline, prices: Floats | None = None
 ) -> Found:
     """Search from prices, given or from a sample, for a plan that no arc can improve."""
+    n, makers = losses.shape
+    most = 1 + MOST_ARCS / (2 * n)
     if prices is None:
         prices = _sampled(losses, limits, seed, tie, deadline)
-    search = Search(losses, limits, np.ones(losses.shape[0], np.int64), tie)
+        if most < NEAR:  # few arcs a case need better prices
+            prices = _sampled(losses, limits, seed, tie, deadline, MORE * SAMPLE // makers, prices)
+    search = Search(losses, limits, np.ones(n, np.int64), tie, min(NEAR, most), most_near=most)
     return _rounds(search, prices, ROUNDS, REACH, deadline)
 
 
@@ -71,19 +85,28 @@ def adapt(losses: Losses, limits: Limits, tie: float, deadline: Deadline, prices
     """The same from prices of a problem that differs little: few arcs around them are enough, or it fails."""
     n, makers = losses.shape
     near = 1 + max(ADAPT_SHARE, ADAPT_CASES * makers / n)
-    search = Search(losses, limits, np.ones(n, np.int64), tie, near, ADAPT_OFF * n)
+    search = Search(losses, limits, np.ones(n, np.int64), tie, near, most_off=ADAPT_OFF * n)
     return _rounds(search, prices, ADAPT_ROUNDS, 0.0, deadline)
 
 
-def _sampled(losses: Losses, limits: Limits, seed: int, tie: float, deadline: Deadline) -> Floats:
-    """Prices from a sample: smoothed first, then by the same search."""
+def _sampled(
+    losses: Losses,
+    limits: Limits,
+    seed: int,
+    tie: float,
+    deadline: Deadline,
+    size: int = 0,
+    prices: Floats | None = None,
+) -> Floats:
+    """Prices from a sample: smoothed first, where there are none to start from, then by the same search."""
     n, makers = losses.shape
-    size = min(n, max(SAMPLE // makers, PER_MAKER * makers))
+    size = min(n, max(size, SAMPLE // makers, PER_MAKER * makers))
     rows = np.sort(np.random.default_rng([seed, 0x5A]).choice(n, size, replace=False, shuffle=False))
     supply = np.full(size, n // size)
     supply[: n - supply.sum()] += 1
     search = Search(losses.take(rows), limits, supply, tie)
-    prices = entropic_prices(search.losses, limits, supply)
+    if prices is None:
+        prices = entropic_prices(search.losses, limits, supply)
     return _rounds(search, prices, SAMPLE_ROUNDS, SAMPLE_REACH, deadline).prices
 
 
@@ -107,7 +130,7 @@ def _rounds(search: Search, prices: Floats, rounds: int, reach: float, deadline:
         if step.maker is None:
             boldness *= 2 if gain > 0 else 4
             if boldness > BOLDEST:  # not for want of room: further arcs are needed
-                search, boldness = replace(search, near=2 * search.near), 1.0
+                search, boldness = replace(search, near=min(2 * search.near, search.most_near)), 1.0
         elif search.weight > 1:
             break
         elif _stands(search, step.maker, prices, best):

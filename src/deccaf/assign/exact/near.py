@@ -8,7 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deccaf.assign.exact.flow import Limits
-from deccaf.assign.exact.scan import Arcs, Floats, Ints, Losses, arcs_at, least_priced, near_arcs
+from deccaf.assign.exact.scan import (
+    Arcs,
+    Floats,
+    Ints,
+    Losses,
+    arcs_at,
+    least_priced,
+    near_arcs,
+    nearest_rows,
+)
 
 NEAR = 6.0
 TINY = float(np.finfo(np.float64).tiny) * 1e20
@@ -29,6 +38,7 @@ class Search:
     supply: Ints
     tie: float
     near: float = NEAR  # nearest makers of a case, on average, to look at
+    most_near: float = np.inf
     most_off: float = np.inf  # cases in the wrong place: more are too many
     tie_rule: bool = True  # whether flows obey the tie rule, beside choosing near arcs by it
 
@@ -95,7 +105,8 @@ def near(search: Search, prices: Floats, short: Ints) -> Near:
     crowded = np.flatnonzero((far_off & (wide.off > 0) | (short > 0)) & np.isnan(wide.give))
     if not len(starved) + len(crowded) or off > search.most_off:
         return Near(prices, arcs, width, value, off)
-    more = [_takers(losses, prices, best, wide, int(j)) for j in starved]
+    nearest = nearest_rows(losses, best, prices, starved, wide.needed[starved] + 1, home=wide.home)
+    more = [rows * makers + j for j, (rows, _) in zip(starved, nearest, strict=True)]
     more += [_givers(losses, prices, best, wide, int(j)) for j in crowded]
     flat = np.sort(np.concatenate([arcs.flat(makers), *more]))
     arcs = arcs_at(losses, prices, flat[np.diff(flat, prepend=-1) != 0])
@@ -150,19 +161,6 @@ def _ranked(group: NDArray[np.int32], value: Floats, rank: Ints, groups: int) ->
     result: Floats = np.full(groups, np.nan)
     result[enough] = value[order][(begin[:-1] + rank)[enough]]
     return result
-
-
-def _takers(losses: Losses, prices: Floats, best: Floats, wide: Windows, j: int) -> Ints:
-    """The cases nearest to maker j, as arcs."""
-    above = losses.values[:, j] + prices[j] - best
-    if losses.eligible is not None:
-        above[~losses.eligible[:, j]] = np.inf
-    above[wide.home == j] = np.inf
-    rows, needed = np.flatnonzero(np.isfinite(above)), int(wide.needed[j]) + 1
-    if needed < len(rows):
-        rows = rows[np.argpartition(above[rows], needed - 1)[:needed]]
-    arcs: Ints = rows * losses.shape[1] + j
-    return arcs
 
 
 def _givers(losses: Losses, prices: Floats, best: Floats, wide: Windows, j: int) -> Ints:

@@ -15,6 +15,7 @@ import numpy as np
 from deccaf.assign.exact import duals, newton
 from deccaf.assign.exact.flow import Limits, solve_flow
 from deccaf.assign.exact.scan import (
+    MOST_ARCS,
     Arcs,
     Bools,
     Floats,
@@ -24,7 +25,9 @@ from deccaf.assign.exact.scan import (
     keep_arcs,
     least_priced,
     map_chunks,
+    nearest_rows,
 )
+from deccaf.assign.stored import Mask
 
 ERRORS = 3.5  # half-width of the box, in standard errors
 FIRST_SAMPLE_ARCS = 100_000
@@ -67,8 +70,11 @@ def estimate(losses: Losses, limits: Limits, seed: int, tie_size: float) -> Esti
     common = replace(losses, closed=np.union1d(losses.closed, np.flatnonzero(rare)))
     found = _from_samples(common, Limits(lower, upper, total), seed, tie_size)
     best = least_priced(common, found.prices, found.tie)
-    for j in np.flatnonzero(rare):
-        found.prices[j], found.box[j] = _price_alone(losses, limits, int(j), best, found.tie)
+    makers = np.flatnonzero(rare)
+    most = 2 * limits.upper[makers] + 20
+    nearest = nearest_rows(losses, best, np.zeros(len(rare)), makers, most, found.tie)
+    for j, (_, above) in zip(makers, nearest, strict=True):
+        found.prices[j], found.box[j] = _price_alone(limits, int(j), -above)
     return found
 
 
@@ -82,20 +88,14 @@ def _rare(losses: Losses, limits: Limits) -> Bools:
     return rare if few else np.zeros_like(rare)
 
 
-def _have_choice(eligible: Bools, makers: Ints, start: int, stop: int) -> bool:
+def _have_choice(eligible: Mask, makers: Ints, start: int, stop: int) -> bool:
     return bool(eligible[start:stop][:, makers].any(axis=1).all())
 
 
-def _price_alone(losses: Losses, limits: Limits, j: int, best: Floats, tie: float) -> tuple[float, float]:
+def _price_alone(limits: Limits, j: int, saving: Floats) -> tuple[float, float]:
     """A rare maker gets the cases that save most there: its price lies between the last and the next."""
-    saving = best - losses.values[:, j]
-    if tie > 0:
-        saving -= tie * losses.jitter.of_arcs(np.arange(len(saving)), np.full(len(saving), j))
-    if losses.eligible is not None:
-        saving = saving[losses.eligible[:, j]]
     lower, upper = int(limits.lower[j]), int(limits.upper[j])
-    most = min(len(saving), 2 * upper + 20)
-    saving = -np.sort(np.partition(-saving, most - 1)[:most]) if most else np.zeros(1)
+    saving = saving if len(saving) else np.zeros(1)
     beyond = 2 * saving[-1] - saving[0] - np.abs(saving).max()  # if even the last candidate must be kept
 
     def edge(count: int) -> float:
@@ -207,7 +207,8 @@ def _supply(total: int, cases: int) -> Ints:
 def _most_open(losses: Losses) -> float:
     """Arcs of open cases that time and memory allow."""
     n, makers = losses.shape
-    return max(min(OPEN_ARCS, makers * losses.values.itemsize / BYTES_PER_ARC) * n, CHEAP_ARCS)
+    beside = makers * losses.values.dtype.itemsize / BYTES_PER_ARC
+    return max(min(min(OPEN_ARCS, beside) * n, MOST_ARCS), CHEAP_ARCS)
 
 
 def affordable(arcs: Arcs, value: Floats, box: Floats, most: float) -> Floats:

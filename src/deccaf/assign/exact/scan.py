@@ -18,6 +18,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from deccaf.assign.stored import Mask, Matrix, StoredMatrix
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -27,6 +29,8 @@ CHUNK_ELEMENTS = 1 << 17  # about 1 MB of float64, a level-2 cache
 ROUNDING = 8 * float(np.finfo(np.float64).eps)  # relative to a loss, what decimals and sums leave
 SUMMED = 64 * ROUNDING  # the same of a sum along a chain of makers
 THREAD_ELEMENTS = 1 << 20  # below this a second thread costs more than it saves
+FITS = 20_000_000  # cells of a matrix in files that may be in memory all the same
+MOST_ARCS = 5_000_000  # that are looked at together: they take about 150 bytes each at the peak
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,8 @@ class Jitter:
 class Losses:
     """The matrix as the passes see it: values, who may do what, and the tie rule."""
 
-    values: NDArray[Any]
-    eligible: Bools | None
+    values: Matrix
+    eligible: Mask | None
     jitter: Jitter
     closed: Ints  # makers with no capacity at all: they take no part
     row_ids: Ints | None = None  # rows of the full matrix, for a sample
@@ -80,6 +84,11 @@ class Losses:
     def shape(self) -> tuple[int, int]:
         """Cases and makers."""
         return self.values.shape[0], self.values.shape[1]
+
+    @property
+    def fits(self) -> bool:
+        """Whether all of the matrix may be looked at at once: it is in memory, or small."""
+        return not isinstance(self.values, StoredMatrix) or self.values.size <= FITS
 
     def take(self, rows: Ints) -> Losses:
         """A sample of the cases."""
@@ -90,9 +99,19 @@ class Losses:
         """Row numbers in the full matrix."""
         return rows if self.row_ids is None else self.row_ids[rows]
 
-    def priced(self, start: int, stop: int, prices: NDArray[Any], tie: float = 0.0) -> NDArray[Any]:
-        """A buffer with loss plus price (plus `tie` times the tie rule); infinite where not eligible."""
-        block: NDArray[Any] = np.add(self.values[start:stop], prices, order="C")
+    def priced(
+        self,
+        start: int,
+        stop: int,
+        prices: NDArray[Any],
+        tie: float = 0.0,
+        values: NDArray[Any] | None = None,
+    ) -> NDArray[Any]:
+        """A buffer with loss plus price (plus `tie` times the tie rule); infinite where not eligible.
+
+        `values` are those of these rows, where they have been read already.
+        """
+        block: NDArray[Any] = np.add(self.values[start:stop] if values is None else values, prices, order="C")
         if tie > 0:
             noise = self.jitter.of_block(self.ids(np.arange(start, stop)))
             block += np.multiply(noise, tie, out=noise)
@@ -168,11 +187,12 @@ def keep_arcs(losses: Losses, centre: Floats, box: Floats, tie: float = 0.0) -> 
     low, high = (centre - box).astype(work_type), (centre + box).astype(work_type)
 
     def work(start: int, stop: int) -> list[NDArray[Any]]:
-        block = losses.priced(start, stop, high, tie)
+        values = losses.values[start:stop]
+        block = losses.priced(start, stop, high, tie, values)
         best = block.min(axis=1)
         block += low - high
         flat = np.flatnonzero(block <= best[:, None])
-        return _open(losses, start, stop, flat)
+        return _open(losses, start, values, flat)
 
     return _collect(losses, centre, map_chunks(work, losses.shape))
 
@@ -184,7 +204,8 @@ def near_arcs(losses: Losses, prices: Floats, width: float, most: int, tie: floa
     """
 
     def work(start: int, stop: int) -> list[NDArray[Any]]:
-        block = losses.priced(start, stop, prices)
+        values = losses.values[start:stop]
+        block = losses.priced(start, stop, prices, values=values)
         best = block.min(axis=1)
         stays = block <= (best + width)[:, None]
         flat = np.flatnonzero(stays)
@@ -195,7 +216,7 @@ def near_arcs(losses: Losses, prices: Floats, width: float, most: int, tie: floa
             stays[crowded] = False
             stays[crowded[:, None], nearest] = np.isfinite(np.take_along_axis(rows, nearest, axis=1))
             flat = np.flatnonzero(stays)
-        return [*_open(losses, start, stop, flat), best]
+        return [*_open(losses, start, values, flat), best]
 
     parts = map_chunks(work, losses.shape)
     best = np.concatenate([part.pop() for part in parts])
@@ -211,15 +232,19 @@ def _pass_type(losses: Losses, centre: Floats, box: Floats, tie: float) -> type[
     return np.float32 if box.min() > 64 * np.finfo(np.float32).eps * size else np.float64
 
 
-def _open(losses: Losses, start: int, stop: int, flat: NDArray[np.intp]) -> list[NDArray[Any]]:
-    """Settle the cases of a block that have one arc; rows, makers, losses and tie rule of the other arcs."""
+def _open(losses: Losses, start: int, values: Matrix, flat: NDArray[np.intp]) -> list[NDArray[Any]]:
+    """Settle the cases of a block that have one arc; rows, makers, losses and tie rule of the other arcs.
+
+    `values` are the block's, which begins at row `start`.
+    """
     row = flat // losses.shape[1]
     maker = (flat - row * losses.shape[1]).astype(np.int32)
-    alone = np.bincount(row, minlength=stop - start)[row] == 1
-    settled = np.full(stop - start, -1, np.int32)
+    alone = np.bincount(row, minlength=len(values))[row] == 1
+    settled = np.full(len(values), -1, np.int32)
     settled[row[alone]] = maker[alone]
-    row, maker = row[~alone] + start, maker[~alone]
-    loss = losses.values[row, maker].astype(np.float64)
+    row, maker = row[~alone], maker[~alone]
+    loss = values[row, maker].astype(np.float64)
+    row = row + start
     return [settled, row, maker, loss, losses.jitter.of_arcs(losses.ids(row), maker)]
 
 
@@ -245,7 +270,7 @@ def _runs(sorted_keys: Ints) -> tuple[Ints, Ints]:
 def all_arcs(losses: Losses) -> Arcs:
     """Every eligible arc, nothing settled."""
     n, makers = losses.shape
-    flat = np.arange(n * makers) if losses.eligible is None else np.flatnonzero(losses.eligible)
+    flat = np.arange(n * makers) if losses.eligible is None else np.flatnonzero(losses.eligible[:])
     if len(losses.closed):
         flat = flat[~np.isin(flat % makers, losses.closed)]
     rows, makers_of = np.divmod(flat, makers)
@@ -257,7 +282,7 @@ def all_arcs(losses: Losses) -> Arcs:
 
 def arcs_at(losses: Losses, prices: Floats, flat: Ints) -> Arcs:
     """The arcs at these positions of the matrix, in order; at least one of every case."""
-    return _collect(losses, prices, [_open(losses, 0, losses.shape[0], flat)])
+    return _collect(losses, prices, [_open(losses, 0, losses.values, flat)])
 
 
 def narrow(arcs: Arcs, value: Floats, box: Floats) -> tuple[Arcs, Ints]:
@@ -311,6 +336,45 @@ def least_priced(losses: Losses, prices: Floats, tie: float = 0.0) -> Floats:
     return np.concatenate(parts)
 
 
+def nearest_rows(
+    losses: Losses,
+    best: Floats,
+    prices: Floats,
+    makers: Ints,
+    counts: Ints,
+    tie: float = 0.0,
+    home: NDArray[np.int32] | None = None,
+) -> list[tuple[Ints, Floats]]:
+    """For each of these makers the `counts` cases whose `best` it is least above: rows and by how much.
+
+    Cases that are at `home` there already do not count. One pass, whatever the number of makers.
+    """
+    found = [[(np.empty(0, np.int64), np.empty(0))] for _ in makers]
+    size, limit = np.zeros(len(makers), np.int64), np.full(len(makers), np.inf)
+    for start in range(0, losses.shape[0], rows := max(16, 4 * CHUNK_ELEMENTS // losses.shape[1])):
+        stop = min(start + rows, losses.shape[0])
+        block = losses.priced(start, stop, prices, tie)[:, makers] - best[start:stop, None]
+        for k, j in enumerate(makers):
+            here = block[:, k]
+            keep = np.isfinite(here) & (here <= limit[k])
+            if home is not None:
+                keep &= home[start:stop] != j
+            at = np.flatnonzero(keep)
+            found[k].append((at + start, here[at]))
+            size[k] += len(at)
+            if size[k] > 2 * counts[k] + rows:
+                found[k] = [_nearest(found[k], int(counts[k]))]
+                size[k], limit[k] = len(found[k][0][0]), found[k][0][1].max(initial=-np.inf)
+    return [_nearest(parts, int(count)) for parts, count in zip(found, counts, strict=True)]
+
+
+def _nearest(parts: list[tuple[Ints, Floats]], count: int) -> tuple[Ints, Floats]:
+    """The lowest values, of equal ones the first rows, in order of value."""
+    rows, value = (np.concatenate(side) for side in zip(*parts, strict=True))
+    order = np.argsort(value, kind="stable")[:count]
+    return rows[order], value[order]
+
+
 def slack_pass(losses: Losses, maker: NDArray[Any], prices: Floats) -> float:
     """Sum over cases of what their maker costs, priced, above their best one."""
 
@@ -324,14 +388,19 @@ def slack_pass(losses: Losses, maker: NDArray[Any], prices: Floats) -> float:
 
 def closed_prices(losses: Losses, maker: NDArray[Any], prices: Floats) -> Floats:
     """Prices of the closed makers: the most that a first case there would save."""
-    value = plan_losses(losses, maker) + prices[maker]
     result = prices.copy()
-    for j in losses.closed:
-        saving = value - losses.values[:, j]
+    if not len(losses.closed):
+        return result
+    value = plan_losses(losses, maker) + prices[maker]
+
+    def work(start: int, stop: int) -> Floats:
+        saving: Floats = value[start:stop, None] - losses.values[start:stop][:, losses.closed]
         if losses.eligible is not None:
-            saving = saving[losses.eligible[:, j]]
-        most = float(saving.max(initial=0.0))
-        result[j] = np.nextafter(most, np.inf) if most > 0 else 0.0  # rounded up: a higher price is safe
+            saving = np.where(losses.eligible[start:stop][:, losses.closed], saving, 0.0)
+        return np.asarray(saving.max(axis=0, initial=0.0))
+
+    most = np.max(map_chunks(work, losses.shape), axis=0, initial=0.0)
+    result[losses.closed] = np.where(most > 0, np.nextafter(most, np.inf), 0.0)  # a higher price is safe
     return result
 
 

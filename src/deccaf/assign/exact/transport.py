@@ -50,6 +50,11 @@ def solve_direct(losses: Losses, limits: Limits, seed: int, tie: float, deadline
     leaves is put right by arc generation, which looks at near arcs only and so at small numbers.
     """
     n, makers = losses.shape
+    if not losses.fits:
+        raise SolverError(
+            f"{n:,} x {makers:,} losses do not fit into memory, and no plan was proved on parts of them;"
+            " give the cases batches, or raise time_limit"
+        )
     if not deadline.allows(n * makers):
         raise SolverError(
             f"flow: {n * makers:,} arcs take more than the time limit of {deadline.limit:g} s;"
@@ -118,7 +123,7 @@ def solve_priced(
     plan = _certify_generated(losses, limits, generated)
     if plan is not None:
         return plan
-    if deadline.allows(n * makers):
+    if deadline.allows(n * makers) or not losses.fits:
         return solve_direct(losses, limits, seed, tie, deadline)
     prices = generated.prices
     maker = out_of_time.plan_at(losses, limits, prices)

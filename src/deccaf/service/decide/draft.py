@@ -107,7 +107,7 @@ class Draft:
 
 def allowed(scored: Scored, excluded: Sequence[str]) -> Bools:
     """Who may get each case: those with a finite loss who are not excluded (lists as JSON)."""
-    found = np.isfinite(scored.loss)
+    found: Bools = np.isfinite(scored.loss)
     for row, text in enumerate(excluded):
         if text != "[]":
             barred = set(json.loads(text))

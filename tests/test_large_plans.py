@@ -1,0 +1,229 @@
+"""Plans of more cases than memory is meant for are those that are made in memory, cell by cell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from assign_instances import ADVERSARIAL
+from deccaf import Capacity, DeCCaF
+from deccaf.assign import AssignmentProblem, solve_problem, verify
+from deccaf.assign.exact import generation, sample_prices, scan
+from deccaf.assign.stored import StoredMask, StoredMatrix
+from deccaf.data.files import write_frames
+from deccaf.errors import ConfigError, DeccafError
+from deccaf.models.expected_cost import LearnedCosts
+from deccaf.planning import LargePlan, planner, scratch
+from models_world import make_world
+
+
+def stored(loss: np.ndarray, folder: Path, rows: int = 700) -> StoredMatrix:
+    parts = []
+    for start in range(0, len(loss), rows):
+        parts.append(folder / f"{start:06d}.f64")
+        loss[start : start + rows].astype(np.float64).tofile(parts[-1])
+    return StoredMatrix.of(parts, loss.shape[1])
+
+
+def test_a_stored_matrix_is_indexed_as_an_array(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    loss = rng.random((5000, 7))
+    matrix, some = stored(loss, tmp_path), np.sort(rng.choice(5000, 900, replace=False))
+    rows, columns = rng.integers(0, 5000, 300), rng.integers(0, 7, 300)
+    keys = [slice(None), slice(650, 1450), slice(3, 5000, 11), rows, some, (slice(None), 3), (rows, columns)]
+    for key in keys:
+        assert np.array_equal(matrix[key], loss[key])
+    assert matrix[4321, 5] == loss[4321, 5]
+    part, inner = matrix.subset(some), loss[some]
+    for key in [
+        slice(100, 700),
+        np.array([5, 800, 2]),
+        (slice(None), 0),
+        (np.array([899, 0]), np.array([1, 6])),
+    ]:
+        assert np.array_equal(part[key], inner[key])
+    (tmp_path / "000000.f64").write_bytes(b"1" * 100)
+    with pytest.raises(DeccafError, match="whole rows of 7 numbers"):
+        StoredMatrix.of([tmp_path / "000000.f64"], 7)
+
+
+def test_a_stored_mask_bars_listed_rows_and_infinite_losses(tmp_path: Path) -> None:
+    loss = np.random.default_rng(1).random((3000, 5))
+    loss[7, 2] = loss[2999, 0] = np.inf
+    listed, allowed = np.array([3, 7, 2500]), np.zeros((3, 5), np.bool_)
+    allowed[:, 1] = True
+    full = np.isfinite(loss)
+    full[listed] &= allowed
+    mask = StoredMask(stored(loss, tmp_path), listed, allowed)
+    cells = (np.array([2500, 7, 100]), np.array([1, 2, 4]))
+    for key in [slice(None), slice(0, 3000, 7), np.array([2500, 3, 8]), (slice(None), 2), cells]:
+        assert np.array_equal(mask[key], full[key])
+
+
+@pytest.mark.parametrize("kind", ["generic", "ties", "barred", *sorted(ADVERSARIAL)])
+def test_the_plan_is_the_one_in_memory_to_the_last_bit(kind: str, tmp_path: Path) -> None:
+    rng, eligible = np.random.default_rng(2), None
+    if kind in ADVERSARIAL:
+        found = ADVERSARIAL[kind](rng, 2500, 10)
+        loss, upper, lower, eligible = found.loss, found.upper, found.lower, found.eligible
+    else:
+        loss = rng.random((4000, 12)) * rng.gamma(2.0, size=(4000, 1))
+        upper, lower = np.full(12, 360), np.zeros(12, np.int64)
+        if kind == "ties":
+            loss = np.round(loss, 1)
+        elif kind == "barred":
+            eligible = rng.random(loss.shape) < 0.6
+            eligible[np.arange(4000), rng.integers(0, 12, 4000)] = True
+    loss = np.asarray(loss, np.float64)
+    matrix = stored(loss, tmp_path)
+    mask = None if eligible is None else StoredMask(matrix, np.arange(len(loss)), np.asarray(eligible))
+    here = AssignmentProblem(loss, np.minimum(upper, len(loss)), lower, eligible)
+    there = AssignmentProblem(matrix, np.minimum(upper, len(loss)), lower, mask)
+    one, other = solve_problem(here, "priced"), solve_problem(there, "priced")
+    verify(there, other)
+    assert np.array_equal(one.maker, other.maker)
+    assert np.array_equal(one.prices, other.prices)
+    assert (one.objective, one.gap) == (other.objective, other.gap)
+
+
+def test_few_arcs_for_very_many_cases_lead_to_the_same_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = ADVERSARIAL["two traits"](np.random.default_rng(5), 6000, 110)
+    problem = AssignmentProblem.of(found.loss, found.upper, found.lower)
+    plain = solve_problem(problem, "priced")
+    for module in (generation, sample_prices):
+        monkeypatch.setattr(module, "MOST_ARCS", 9000)
+    few = solve_problem(problem, "priced")
+    assert few.objective == pytest.approx(plain.objective, rel=1e-12)
+    assert few.gap <= 1e-9 * few.objective
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> tuple[DeCCaF, Path]:
+    """A model, and a folder of parquet files of 1,200 cases in three batches."""
+    world, folder = make_world(900, 3), tmp_path_factory.mktemp("cases")
+    model = DeCCaF(case_parts=("logistic",), decision_parts=("rates", "pooled"))
+    model.fit(world.features, world.truth, expert=world.expert, decision=world.decision)
+    new = make_world(1200, 4).features.astype({"kind": "str"})
+    new.insert(0, "case_id", [f"n{k}" for k in range(len(new))])
+    new["batch"] = [f"b{k % 7 % 3}" for k in range(len(new))]
+    for k in range(3):
+        new.iloc[400 * k : 400 * k + 400].to_parquet(folder / f"{k}.parquet")
+    return model, folder
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes at which 1,200 cases are many."""
+    monkeypatch.setattr("deccaf.estimator.CELLS", 64 * 60)
+    monkeypatch.setattr(planner, "IN_MEMORY", 1500)
+    monkeypatch.setattr(scan, "FITS", 10**9)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("batches", [False, True])
+def test_a_folder_of_cases_is_planned_in_files_as_in_memory(
+    desk: tuple[DeCCaF, Path], tmp_path: Path, batches: bool
+) -> None:
+    model, cases = desk
+    limits = Capacity.of(dict.fromkeys(model.experts_, 70 if batches else 210))
+    if not batches:
+        cases = tmp_path / "all.parquet"
+        pd.read_parquet(desk[1]).drop(columns="batch").to_parquet(cases)
+    plan = model.assign(cases, limits)
+    large = model.assign(cases, limits, scratch=tmp_path / "scratch")
+    assert isinstance(large, LargePlan)
+    assert not isinstance(plan, LargePlan)
+    pd.testing.assert_frame_equal(large.frame, plan.frame, check_exact=True)
+    pd.testing.assert_frame_equal(large.table, plan.table, check_exact=True)
+    assert large.summary.to_dict() == plan.summary.to_dict()
+    assert large.summary.cost_interval == plan.summary.cost_interval
+    assert large.about("n17") == plan.about("n17")
+    large.write(tmp_path / "plan")
+    assert (tmp_path / "plan" / "_SUCCESS").is_file()
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "plan"), plan.frame, check_exact=True)
+    large.write(tmp_path / "plan.parquet")
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "plan.parquet"), plan.frame, check_exact=True)
+
+
+@pytest.mark.usefixtures("small")
+def test_what_was_scored_is_not_scored_again(
+    desk: tuple[DeCCaF, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, cases = desk
+    limits, scored, plain = Capacity.of(dict.fromkeys(model.experts_, 70)), [], LearnedCosts.score
+
+    def score(self: LearnedCosts, *given: object) -> object:
+        if len(scored) == 1:
+            raise KeyboardInterrupt
+        scored.append(1)
+        return plain(self, *given)  # type: ignore[arg-type]
+
+    whole = model.assign(cases, limits)
+    monkeypatch.setattr(LearnedCosts, "score", score)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            model.assign(cases, limits, scratch=tmp_path)
+        scored.clear()
+    monkeypatch.setattr(LearnedCosts, "score", plain)
+    files = sorted(tmp_path.rglob("loss-*.f64"))
+    assert len(files) == 2
+    before = [file.stat().st_mtime_ns for file in files]
+    assert model.assign(cases, limits, scratch=tmp_path).frame.equals(whole.frame)
+    assert [file.stat().st_mtime_ns for file in files] == before
+    assert len(list(tmp_path.iterdir())) == 1
+    dearer = model.with_costs(model.costs_, 0.01)
+    assert dearer.assign(cases, limits, scratch=tmp_path).summary.cost > whole.summary.cost
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.usefixtures("small")
+def test_many_losses_of_a_file_go_to_a_temporary_folder(
+    desk: tuple[DeCCaF, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, cases = desk
+    limits = Capacity.of(dict.fromkeys(model.experts_, 70))
+    monkeypatch.setattr("deccaf.estimator.LARGE", 1000)
+    plan = model.assign(cases, limits)
+    assert isinstance(plan, LargePlan)
+    folder = plan.scored.loss.parts[0].parent
+    assert folder.is_dir()
+    del plan
+    assert not folder.exists()
+    assert not isinstance(model.assign(pd.read_parquet(cases).drop(columns="batch"), limits), LargePlan)
+
+
+def test_what_does_not_work_in_files_says_what_to_do(
+    desk: tuple[DeCCaF, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, cases = desk
+    limits = Capacity.of(dict.fromkeys(model.experts_, 70))
+    with pytest.raises(ConfigError, match="made in memory; leave out scratch"):
+        model.assign(cases, limits, constraints={"random": {"share": 0.1}}, scratch=tmp_path)
+    with pytest.raises(ConfigError, match="a file or folder"):
+        model.assign(pd.read_parquet(cases), limits, scratch=tmp_path)
+    monkeypatch.setattr(scratch.shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
+    with pytest.raises(DeccafError, match=r"scores take 0\.0 GB, and 0\.0 GB are free there; name another"):
+        model.assign(cases, limits, scratch=tmp_path)
+
+
+def test_a_folder_of_parts_is_whole_or_not_there(tmp_path: Path) -> None:
+    def frames(count: int, fails: bool = False) -> object:
+        for k in range(count):
+            yield pd.DataFrame({"a": [k, k]})
+        if fails:
+            raise KeyboardInterrupt
+
+    write_frames(frames(3), tmp_path / "plan")  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        write_frames(frames(2, fails=True), tmp_path / "plan")  # type: ignore[arg-type]
+    assert len(pd.read_parquet(tmp_path / "plan")) == 6
+    write_frames(frames(1), tmp_path / "plan")  # type: ignore[arg-type]
+    assert len(pd.read_parquet(tmp_path / "plan")) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["plan"]
+    (tmp_path / "plan" / "mine.txt").touch()
+    with pytest.raises(ConfigError, match="holds something else"):
+        write_frames(frames(1), tmp_path / "plan")  # type: ignore[arg-type]
