@@ -18,7 +18,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from deccaf.service.imports import past_import
+from deccaf.service.imports import past_import, past_records
 from deccaf.service.jobs.kinds import ask
 from deccaf.service.jobs.learning import SETTING
 from deccaf.service.ledger.check import check
@@ -203,7 +203,7 @@ def enter_history(url: str, rows: int = 240) -> None:
     engine = database.connect(url)
     past = past_import.check_past(history(rows).rename(columns={"expert": "expert_id"}))
     with database.writing(engine) as connection:
-        past_import.enter_past(connection, past, "past.csv", Actor(1), time.time())
+        past_records.enter_past(connection, past, "past.csv", Actor(1), time.time())
         write_setting(connection, SETTING, {"costs": {"false_positive": 0.2, "false_negative": 1.0}})
     engine.dispose()
 

@@ -257,14 +257,18 @@ def test_an_empty_installation_leads_to_its_first_plan(tmp_path: Path) -> None:
         page = lead.get("/setup")
         assert "4 steps to your first plan" in page.text
         lead.csrf = page.text.split('name="csrf" value="')[1][:64]
-        broken = _csv(50).replace(b",ann,", b",a nn!,", 1)
-        preview = lead.post("/setup/history", files={"file": ("past.csv", broken)}).text
-        assert "50 rows: 49 can be entered, 1 cannot" in preview
+        broken = {"file": ("past.csv", _csv(50).replace(b",ann,", b",machine,", 1))}
+        preview = lead.post("/setup/history", files=broken).text
+        assert "50 rows: 49 cases and 49 decisions of 3 people can be entered, 1 row cannot" in preview
         assert "is no name for a person" in preview
+        refused = lead.post("/setup/history", {"do": "enter"}, files=broken)
+        assert refused.status_code == 422
+        assert "1 of 50 rows cannot be used" in refused.text
         done = lead.post("/setup/history", {"do": "enter"}, files={"file": ("past.csv", _csv(200))})
-        assert done.headers["location"] == "/setup#model"
+        assert done.headers["location"] == "/setup?entered=yes#model"
         assert "3 people known, 200 labelled cases" in lead.get("/setup").text
-        lead.post("/setup/model", {"false_positive": "0.2", "false_negative": "1"})
+        costs = {"false_positive": "0.2", "false_negative": "1", "name": "first model"}
+        lead.post("/setup/model", {**costs, "part:amount": "feature", "part:channel": "category"})
         _wait_for_model(lead)
         _backtest(lead)
         capacity = {f"of:{name}": "5" for name in EXPERTS}

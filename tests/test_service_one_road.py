@@ -15,7 +15,7 @@ import pytest
 
 from deccaf import Costs, DeCCaF, History
 from deccaf.data.config import Config
-from deccaf.service.imports import past_import
+from deccaf.service.imports import past_import, past_records
 from deccaf.service.jobs import process, records
 from deccaf.service.jobs.backtest import run_backtest
 from deccaf.service.jobs.learning import Lesson, read_lesson
@@ -59,7 +59,7 @@ def with_history(url: str) -> Iterator[World]:
         assert desk.lead.put("/v1/settings", json=SETTINGS).status_code == 200
         checked = past_import.check_past(past())
         with database.writing(desk.service.engine) as connection:
-            past_import.enter_past(connection, checked, "past.parquet", Actor(1), time.time())
+            past_records.enter_past(connection, checked, "past.parquet", Actor(1), time.time())
         yield desk
 
 

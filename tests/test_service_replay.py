@@ -71,6 +71,9 @@ def calls(desk: World, folder: Path) -> Iterator[Call]:
     yield Call(("POST", "/v1/cases"), body=case("a", ann=0.1))
     yield Call(("POST", "/v1/cases/bulk"), body={"cases": [case("b", machine=0.2), case("c", ann=0.2)]})
     yield Call(("POST", "/v1/imports"), content="case_id,amount,channel\nd,1.5,web\n", headers=CSV)
+    past = "case_id,expert_id,decision,label,amount\np1,ann,1,1,2\np1,zoe,0,1,2\np2,ann,0,0,3\n"
+    yield Call(("POST", "/v1/history"), content=past, headers=CSV)
+    yield Call(("DELETE", "/v1/history/{entry_id}"), "/v1/history/1")
     yield Call(("POST", "/v1/labels"), body={"labels": [{"case_id": "a", "label": 1}]})
     yield Call(("POST", "/v1/queue/next"), body={"expert": "ann"})
     decision = {"decision": 1, "expert": "ann"}
@@ -86,6 +89,7 @@ def calls(desk: World, folder: Path) -> Iterator[Call]:
     yield Call(("POST", "/v1/models/{model_id}/activate"), f"/v1/models/{other - 1}/activate")
     post(f"/v1/models/{other}/activate")
     yield Call(("POST", "/v1/models/roll-back"))
+    yield Call(("POST", "/v1/models/{model_id}/notes"), f"/v1/models/{other}/notes", {"text": "tried"})
     yield Call(("POST", "/v1/models/refit"), body={"name": "r"})
     yield Call(("PUT", "/v1/settings"), body={"costs": {"false_positive": 0.1, "false_negative": 1.0}})
 

@@ -26,7 +26,7 @@ from deccaf.estimator import learn_from
 from deccaf.models.model_file import read_model_file, write_model_file
 from deccaf.models.texts.text_space import TextSpace
 from deccaf.models.texts.vector_space import VectorSpace
-from deccaf.service.imports import past_import
+from deccaf.service.imports import past_import, past_records
 from deccaf.service.jobs.learning import read_lesson
 from deccaf.service.store import database
 from deccaf.service.store.keys import Actor
@@ -476,7 +476,7 @@ def test_a_refit_learns_from_the_texts_of_the_ledger(tmp_path: Path) -> None:
     with world(f"sqlite:///{tmp_path}/d.db", housekeeping=False) as desk:
         assert desk.lead.put("/v1/settings", json=settings).status_code == 200
         with database.writing(desk.service.engine) as connection:
-            past_import.enter_past(connection, past_import.check_past(frame), "past.parquet", Actor(1), 1.0)
+            past_records.enter_past(connection, past_import.check_past(frame), "past.parquet", Actor(1), 1.0)
         lesson = desk.service.read(read_lesson)
         model = learn_from(
             History.from_frames(lesson.cases, lesson.decisions, lesson.config), lesson.config, print

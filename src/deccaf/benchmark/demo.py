@@ -17,6 +17,7 @@ from deccaf.benchmark.store import Store
 from deccaf.benchmark.tables import closed
 from deccaf.benchmark.world import Source, settings
 from deccaf.data.costs import Costs
+from deccaf.planning.comparing import direction
 from deccaf.report.page import Report
 
 STEPS = 5
@@ -83,7 +84,10 @@ def _headline(plans: MonthOfPlans, results: pd.DataFrame) -> tuple[tuple[str, st
     gap = closed(results).iloc[-1]
     return (
         (f"{results['n'].iloc[0]:,}", "alerts to review in month 7"),
-        (f"{saved:.0%}", "less cost of errors than with random cases for analysts"),
-        (f"{gap['saved_paper']:.0%}", "less than the paper's method where loads are fixed"),
+        (f"{abs(saved):.0%}", f"{direction(saved)} cost of errors than with random cases for analysts"),
+        (
+            f"{abs(gap['saved_paper']):.0%}",
+            f"{direction(gap['saved_paper'])} than the paper's method where loads are fixed",
+        ),
         (f"{gap['closed']:.0%}", "of the gap to knowing every expert, same classifier"),
     )

@@ -16,6 +16,7 @@ from deccaf.data.capacity import Capacity
 from deccaf.data.cases import Cases
 from deccaf.data.costs import MACHINE, Costs
 from deccaf.errors import DataError
+from deccaf.planning.comparing import compared
 from deccaf.policies import Beliefs
 from deccaf.report import figures
 from deccaf.report.page import Section
@@ -103,7 +104,7 @@ def plan_sections(found: MonthOfPlans) -> tuple[Section, ...]:
             title="A month of plans",
             text=f"{A_DAY} alerts arrive each day, each analyst can review {EACH}, the machine decides the "
             "rest. deccaf learned from months 3-6, with one random analyst's decision per case, and planned "
-            f"each day of month 7. Its plans cost {saved:.0%} less than the next best way ({best}).",
+            f"each day of month 7. Its plans cost {compared(saved, f'the next best way ({best})')}.",
             pictures={"cost-by-policy": partial(_cost_figure, found.costs)},
             note="Expected cost of errors with the analysts' true chances of error, which only a simulation "
             "knows; a missed fraud costs 1. Nothing was learned from month 7.",

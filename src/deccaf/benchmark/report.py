@@ -17,6 +17,7 @@ from deccaf.benchmark.sections.models import model_sections
 from deccaf.benchmark.store import Store
 from deccaf.benchmark.tables import OURS, PAPER
 from deccaf.errors import DataError
+from deccaf.planning.comparing import compared, direction
 from deccaf.report.page import Report, Section
 
 _CLAIMS = [
@@ -77,8 +78,11 @@ def _headline(results: pd.DataFrame) -> tuple[tuple[str, str], ...]:
         return ()
     mean = table.iloc[-1]
     found = [
-        (f"{mean['saved_paper']:.1%}", "less cost than the paper's DeCCaF, mean over scenarios"),
-        (f"{mean['saved_ova']:.1%}", "less than one-vs-all"),
+        (
+            f"{abs(mean['saved_paper']):.1%}",
+            f"{direction(mean['saved_paper'])} cost than the paper's DeCCaF, mean over scenarios",
+        ),
+        (f"{abs(mean['saved_ova']):.1%}", f"{direction(mean['saved_ova'])} than one-vs-all"),
         (f"{mean['won_paper']:.0%}", "of the variations won against the paper's DeCCaF"),
     ]
     if "closed" in table:
@@ -111,7 +115,8 @@ def _costs(results: pd.DataFrame) -> Iterable[Section]:
     )
     title = "Cost per 100 cases, by who decides"
     if not saved.empty:
-        title = f"deccaf costs {saved.iloc[-1]['saved_paper']:.1%} less than the paper's DeCCaF"
+        gain = float(saved.iloc[-1]["saved_paper"])
+        title = "deccaf costs " + compared(gain, "the paper's DeCCaF", 1)
     shown = [
         name
         for name in order

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +18,7 @@ from deccaf.data.config import Config
 from deccaf.data.costs import MACHINE
 from deccaf.data.decisions import Decisions
 from deccaf.data.history import History
-from deccaf.data.profile import ColumnProfile, profile_columns
+from deccaf.data.profile import ColumnProfile
 
 if TYPE_CHECKING:
     from deccaf.evaluate.audit import Audit
@@ -43,6 +43,7 @@ def check(
     Cases for a roster without decisions are new cases: they need no label.
     """
     from deccaf.evaluate.audit import audit
+    from deccaf.evaluate.proposal import described
 
     settings = Config.read(config)
     new = capacity is not None and decisions is None
@@ -69,35 +70,6 @@ def check(
     columns = described(frame, settings, table, looked, said)
     notes = [*settings.notes(), *(_notes(looked, decisions is not None) if looked is not None else [])]
     _show(facts, columns, looked, notes, as_json)
-
-
-def described(
-    frame: pd.DataFrame, settings: Config, cases: Cases, looked: Audit | None, said: list[str]
-) -> list[ColumnProfile]:
-    """Every column of the file of cases with its part, and what is to be said of it."""
-    roles, features = settings.columns, set(cases.schema.names)
-    parts = {roles.case: "case", roles.label: "label", roles.time: "time", "batch": "batch"}
-    parts[roles.let_through] = "let through"
-    parts |= dict.fromkeys(cases.amounts.columns, "cost") | dict.fromkeys(roles.group, "group")
-    kept = set(roles.features or ())
-    leaks = {} if looked is None else {leak.column: leak for leak in looked.leaks.found}
-    kinds = {feature.name: feature.kind for feature in cases.schema.features}
-    found = []
-    for one in profile_columns(frame):
-        name = one.column
-        part = "feature" if name in features else parts.get(name, "-")
-        note = next((text.partition(": ")[2] for text in said if text.startswith(f"column {name!r} ")), "")
-        if name in roles.ignore:
-            note = "ignored"
-        if name in leaks:
-            leak = leaks[name]
-            part = "-" if leak.certain and name not in kept else part
-            note = f"{'leak' if leak.certain else 'leak?'}: {leak.why}"
-        kind = one.kind
-        if part == "feature" and kinds.get(name) in ("category", "text", "vector"):
-            kind = kinds[name]
-        found.append(replace(one, part=part, note=note, kind=kind))
-    return found
 
 
 def column_table(columns: list[ColumnProfile]) -> pd.DataFrame:

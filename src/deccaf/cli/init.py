@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import pandas as pd
 import typer
 
-from deccaf.cli.check import column_table, described
-from deccaf.cli.common import say, show_table, warnings_said
+from deccaf.cli.check import column_table
+from deccaf.cli.common import say, show_table
 from deccaf.data.cases import Cases
 from deccaf.data.config import Config
 from deccaf.data.files import read_frame, write_text
@@ -22,15 +21,12 @@ from deccaf.data.profile import (
     Guess,
     Kind,
     guess_parts,
-    profile_columns,
     recognise,
     unlike_classes,
 )
 from deccaf.data.sources import pipes_kept
 from deccaf.errors import ConfigError, DataError, DeccafError
-
-if TYPE_CHECKING:
-    from deccaf.evaluate.audit import Audit
+from deccaf.evaluate import proposal
 
 _EXAMPLE = """
 # What errors cost, in any unit: only their ratio counts. THESE ARE EXAMPLES: put your own, and take the line
@@ -81,7 +77,8 @@ def init(
     except DeccafError as error:
         trouble = error
     write_text(draft.text(trouble), out)
-    show_table(column_table(draft.columns), title=f"Columns of {found['cases'].name}", as_json=False)
+    columns = column_table(list(draft.proposal.columns))
+    show_table(columns, title=f"Columns of {found['cases'].name}", as_json=False)
     say(f"Configuration: {out}. Put your own costs in it, then run: {draft.command('check', out)}")
     if trouble is not None:
         raise type(trouble)(f"{out} was written, but needs a hand: {trouble}") from trouble
@@ -109,48 +106,20 @@ class _Draft:
     """A configuration on its way: the guess, and what a first look with it found."""
 
     def __init__(self, files: dict[Kind, Path], cases: pd.DataFrame, guess: Guess) -> None:
-        self.files = files
-        self.guess = guess
-        parts = dict.fromkeys([*guess.group], "group") | dict.fromkeys([*guess.ids], "-")
-        parts |= {str(name): part for part, name in self._roles().items() if isinstance(name, str)}
-        self.columns = [
-            replace(one, part=parts.get(one.column, "feature"), note=guess.reasons.get(one.column, ""))
-            for one in profile_columns(cases)
-        ]
-        self._frame = cases
-        self.faults: tuple[str, ...] = ()
-
-    def _roles(self) -> dict[str, Any]:
-        guess = self.guess
-        named = {"case": guess.case, "label": guess.label, "time": guess.time}
-        return {part: name for part, name in named.items() if name is not None}
-
-    def config(self) -> Config:
-        """The guess as a configuration, with the example costs."""
-        columns = {**self._roles(), "group": list(self.guess.group), "ignore": list(self.guess.ids)}
-        return Config.model_validate({"columns": columns, "costs": _prices(self.guess.classes)})
+        self.files, self.guess, self._frame = files, guess, cases
+        self.proposal = proposal.guessed(cases, guess)
 
     def look(self) -> None:
         """Read the files with the guess, as `check` does, and see what each column turns out to be."""
-        from deccaf.evaluate.audit import audit
+        self.proposal = proposal.propose(self._frame, self.guess, self._read)
 
-        settings = self.config()
-        looked: Audit | None = None
-        with warnings_said(print_them=False) as said:
-            table = Cases.read(self.files["cases"], columns=settings.columns, costs=settings.costs.build())
-            if "decisions" in self.files and table.label is not None:
-                history = History.read(self.files["cases"], self.files["decisions"], settings)
-                looked = audit(history, settings.columns)
-            elif table.label is not None:
-                looked = audit(History.of(table), settings.columns)
-        found = described(self._frame, settings, table, looked, said)
-        why = self.guess.reasons
-        self.columns = [
-            replace(one, note=one.note.replace("ignored", "") or why.get(one.column, "")) for one in found
-        ]
-        self.columns = [_suspects_apart(one) for one in self.columns]
-        if looked is not None:
-            self.faults = tuple(note for note in looked.faults if not note.startswith("column "))
+    def _read(self, settings: Config) -> tuple[Cases, History | None]:
+        table = Cases.read(self.files["cases"], columns=settings.columns, costs=settings.costs.build())
+        if table.label is None:
+            return table, None
+        if "decisions" in self.files:
+            return table, History.read(self.files["cases"], self.files["decisions"], settings)
+        return table, History.of(table)
 
     def text(self, trouble: DeccafError | None) -> str:
         """The file."""
@@ -161,7 +130,7 @@ class _Draft:
         ]
         if trouble is not None:
             head += [f"# NOT YET RIGHT: {_one_line(str(trouble))}", ""]
-        head += [f"# Note: {_one_line(note)}" for note in self.faults]
+        head += [f"# Note: {_one_line(note)}" for note in self.proposal.faults]
         return "\n".join([*head, "[columns]", *self._parts(), *self._features(), ""]) + self._costs() + _MODEL
 
     def command(self, name: str, out: Path) -> str:
@@ -171,10 +140,10 @@ class _Draft:
         return f"deccaf {name} {files} --config {out}"
 
     def _parts(self) -> list[str]:
-        by_name = {one.column: one for one in self.columns}
+        by_name = {one.column: one for one in self.proposal.columns}
         lines = []
         for part, default in (("case", "case_id"), ("label", "label"), ("time", "time")):
-            name = self._roles().get(part)
+            name = proposal.roles_of(self.guess).get(part)
             if name is None:
                 lines.append(f"# {part} = {_quoted(default)}   # no column looks like it")
             else:
@@ -184,13 +153,13 @@ class _Draft:
         return lines
 
     def _features(self) -> list[str]:
-        chosen = [one for one in self.columns if one.part == "feature"]
+        chosen = [one for one in self.proposal.columns if one.part == "feature"]
         lines = []
         for key, kind in (("text", "text"), ("vectors", "vector")):
             named = [_quoted(one.column) for one in chosen if one.kind == kind]
             lines += [f"{key} = [{', '.join(named)}]"] if named else []
         lines += ["features = ["] + [f"  {_quoted(one.column)},   # {_facts(one)}" for one in chosen]
-        left = [one for one in self.columns if one.part == "-"]
+        left = [one for one in self.proposal.columns if one.part == "-"]
         if left:
             lines.append("  # left out; take the first # of a line away to have the column as a feature:")
             lines += [f"  # {_quoted(one.column)},   # {_facts(one)}" for one in left]
@@ -198,25 +167,10 @@ class _Draft:
 
     def _costs(self) -> str:
         classes = self.guess.classes or (0, 1)
-        prices = "\n".join(
-            f"{key} = {json.dumps(value)}" for key, value in _prices(classes).items() if key != "example"
-        )
+        costs = {key: value for key, value in proposal.example_costs(classes).items() if key != "example"}
+        prices = "\n".join(f"{key} = {json.dumps(value)}" for key, value in costs.items())
         positive = repr(classes[-1])
         return _EXAMPLE.format(prices=prices, positive=positive, negative=repr(classes[0]))
-
-
-def _prices(classes: tuple[Any, ...]) -> dict[str, Any]:
-    """Example costs for these classes."""
-    if len(classes) > 2:
-        matrix = [[0 if truth == said else 1 for said in classes] for truth in classes]
-        return {"example": True, "classes": list(classes), "matrix": matrix}
-    named = {} if classes in ((), (0, 1)) else {"classes": list(classes)}
-    return {"example": True, **named, "false_positive": 1.0, "false_negative": 5.0}
-
-
-def _suspects_apart(one: ColumnProfile) -> ColumnProfile:
-    """A column that looks like a leak is left out of a first configuration, for a person to decide."""
-    return replace(one, part="-") if one.part == "feature" and one.note.startswith("leak") else one
 
 
 def _facts(one: ColumnProfile) -> str:

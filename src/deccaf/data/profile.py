@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import pandas as pd
@@ -25,6 +25,8 @@ _LABEL = r"label|target|truth|outcome|fraud|default|diagnosis|cancer|malignant|p
 _TIME = r"time|timestamp|date|datetime|month|week|day|year|arrived|created|opened"
 _ID = r"id|ids|no|nr|num|number|key|uuid|guid|ref|reference|code"
 _MEMBER = r"patient|woman|customer|client|user|account|member|subject|person|merchant|group"
+_EXPERT = r"expert|reviewer|analyst|reader|moderator|agent|annotator|rater|radiologist|assignee|decider"
+_DECISION = r"decision|decided|verdict|answer|response|ruling|disposition"
 _POSITIVE = ("1", "yes", "y", "true", "t", "positive", "pos", "fraud", "bad", "malignant", "reject", "recall")
 MOST_CLASSES = 10
 _LONGEST = 32
@@ -122,9 +124,17 @@ def unlike_classes(label: pd.Series, decided: Sequence[Any]) -> str | None:
     return None
 
 
-def with_part(profile: ColumnProfile, part: str, note: str = "") -> ColumnProfile:
-    """The same column with its part."""
-    return replace(profile, part=part, note=note or profile.note)
+def guess_log(frame: pd.DataFrame) -> dict[str, str]:
+    """Which columns of a table of decisions say who decided, and what; by their names, exact ones first."""
+    found = {}
+    sizes = {"expert": max(len(frame) // 2, MOST_CLASSES), "decision": MOST_CLASSES}
+    for part, exact, pattern in (("expert", "expert_id", _EXPERT), ("decision", "decision", _DECISION)):
+        names = [str(name) for name in frame.columns if _named(str(name), pattern)]
+        few = [name for name in names if 1 <= int(frame[name].nunique()) <= sizes[part]]
+        if exact in frame or few:
+            found[part] = exact if exact in frame else few[0]
+    exact_names = {"decided_at": "decided_at", "labelled_at": "labelled_at", "seconds": "seconds"}
+    return found | {part: name for part, name in exact_names.items() if name in frame}
 
 
 def _profile(name: str, values: pd.Series) -> ColumnProfile:

@@ -62,6 +62,7 @@ class Limits:
     bulk_cases: int = 10_000
     upload_paths: tuple[str, ...] = (
         "/v1/imports",
+        "/v1/history",
         "/v1/models",
         "/setup/history",
         "/setup/cases",

@@ -12,6 +12,12 @@ from deccaf.assign.exact.scan import Bools, Floats, Ints
 from deccaf.assign.problem import AssignmentProblem
 from deccaf.errors import CapacityError, ConfigError
 
+_FLOOR = 0.1
+"""Part of the even chance that every case keeps."""
+_CHEAPEST = 4.0
+"""Most draws fall on the cheapest cases: so many times as many as are drawn."""
+_MOST = 0.5
+
 
 @dataclass(frozen=True, eq=False)
 class RandomDraw:
@@ -65,6 +71,33 @@ def draw(problem: AssignmentProblem, quota: RandomQuota) -> RandomDraw:
         chance[mine] = (share / len(mine))[np.searchsorted(who, maker[mine])]
     _check_room(problem, quota, maker)
     return RandomDraw(maker, chance, count / len(pool) if len(pool) else 0.0)
+
+
+def inclusion(cost: Floats, share: float) -> Floats:
+    """The chance of every case to be drawn: `share` in the mean, most of it where a draw costs least.
+
+    `cost` is what giving a case to somebody at random costs more than the plan. Every case keeps a tenth of
+    the even chance, so that whatever is learned from the draws can be weighed to be true of all cases.
+    """
+    if not len(cost) or not 0 < share < 1:
+        return np.full(len(cost), min(max(share, 0.0), 1.0))
+    cost = np.asarray(cost, np.float64) - float(np.min(cost))
+    scale = float(np.quantile(cost, min(_CHEAPEST * share, 0.5)))
+    near = np.exp(-cost / scale) if scale > 0 else (cost <= 0).astype(np.float64)
+    floor = _FLOOR * share
+    chance, left = np.full(len(cost), floor), np.ones(len(cost), np.bool_)
+    most = max(share, _MOST)
+    for _ in range(len(cost)):  # whoever would have more than the most gets that, the others share the rest
+        rest = share * len(cost) - chance[~left].sum() - floor * left.sum()
+        weight = near[left].sum()
+        even = np.full(int(left.sum()), rest / max(int(left.sum()), 1))
+        chance[left] = floor + (near[left] * rest / weight if weight > 1e-300 else even)
+        over = left & (chance > most)
+        if not over.any():
+            break
+        chance[over] = most
+        left &= ~over
+    return chance
 
 
 def even_shares(count: int, room: Ints) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,15 @@ from deccaf.planning.scored import Scored, trusted
 from deccaf.planning.what_if import changed
 from deccaf.planning.what_if import what_if as planning_what_if
 from deccaf.service.decide.draft import Bools, Draft, Ints, allowed, only, roster_capacity
-from deccaf.service.decide.lottery import Lottery, draw_lottery, lottery_of, no_lottery
+from deccaf.service.decide.lottery import (
+    LotCost,
+    Lottery,
+    draw_costs,
+    draw_lottery,
+    expected_lot,
+    lottery_of,
+    no_lottery,
+)
 from deccaf.service.decide.registry import Model
 from deccaf.service.errors import conflict, invalid, not_found
 from deccaf.service.ledger import case_records, shifts
@@ -88,7 +96,7 @@ def waiting_cases(connection: sa.Connection, shift_id: int, case_ids: Sequence[s
         features=[row.features for row in rows],
         given=[row.given for row in rows],
         excluded=[row.excluded for row in rows],
-        roster=_roster(connection, shift_id),
+        roster=left_of_roster(connection, shift_id),
         random_share=float(shift.random_share),
         labelled=[row.label is not None for row in rows],
     )
@@ -100,11 +108,13 @@ def make_draft(
     constraints: ConstraintsTable | None = None,
     costs: CostsTable | None = None,
     strict: bool = False,
+    lot: bool = True,
 ) -> Draft:
     """Score, draw the lottery, solve, verify; nothing is written.
 
-    Random cases that the constraints ask for take the place of the shift's own lottery. `costs` replace those
-    of the model; with `strict`, cases unlike those that it learned from are a `DriftError`.
+    Random cases that the constraints ask for take the place of the shift's own lottery; without `lot` nothing
+    is drawn for the shift, and the summary says what it would cost. `costs` replace those of the model; with
+    `strict`, cases unlike those that it learned from are a `DriftError`.
     """
     _check_constraints(constraints)
     if costs is not None:
@@ -118,7 +128,8 @@ def make_draft(
     options: dict[str, Any] = {"constraints": constraints}
     if model is not None:
         options |= {"pace": model.system.pace_, "seed": model.system.seed}
-    plan, lottery = _planned(scored, capacity, may, waiting, options)
+    made = _planned(scored, capacity, may, waiting, options, lot)
+    plan, lottery = made.plan, made.lottery
     (solved,) = plan.assignments.values()
     return Draft(
         scored=scored,
@@ -130,7 +141,7 @@ def make_draft(
         objective=solved.objective,
         gap=solved.gap,
         prices=solved.prices,
-        summary=_summary(plan, scored, may, lottery.maker),
+        summary=_summary(plan, scored, may, lottery.maker) | made.wishes(),
         model_id=model.id if model else None,
         labelled=np.array(waiting.labelled),
         **options,
@@ -171,27 +182,63 @@ def what_if(draft: Draft, changes: Mapping[str, str]) -> OtherPlan:
     return OtherPlan(other["cost"], -asked.saves, other)
 
 
+@dataclass(frozen=True, eq=False)
+class _Planned:
+    """A plan, which of its cases were dealt at random, and what it would be without what was wished for."""
+
+    plan: Plan
+    lottery: Lottery
+    plain: Plan
+    """Of least cost within everybody's limits: without constraints, nothing by lot."""
+    lot: LotCost | None = None
+    """What the shift's lottery was expected to cost, before it was drawn."""
+
+    def wishes(self) -> dict[str, Any]:
+        """What the wishes cost, for the summary."""
+        found: dict[str, Any] = {"plain_cost": self.plain.summary.cost, "lot": None}
+        if self.lot is not None:
+            drawn = bool((self.lottery.maker >= 0).any())
+            found["lot"] = {**asdict(self.lot), "drawn": drawn}
+        return found
+
+
 def _planned(
-    scored: Scored, capacity: Capacity, may: Bools, waiting: Waiting, options: Mapping[str, Any]
-) -> tuple[Plan, Lottery]:
-    """The plan, and which of its cases were dealt at random."""
+    scored: Scored,
+    capacity: Capacity,
+    may: Bools,
+    waiting: Waiting,
+    options: Mapping[str, Any],
+    lot: bool,
+) -> _Planned:
+    """The plan without wishes first, whose prices tell where a draw costs least; then the one asked for."""
     constraints: ConstraintsTable | None = options["constraints"]
-    lottery = no_lottery(*may.shape)
+    nothing = no_lottery(*may.shape)
+    limits = only(capacity, scored, may, nothing.maker)
     if constraints is not None and constraints.random is not None:
-        plan = make_plan(scored, only(capacity, scored, may, lottery.maker), **options)
+        plan = make_plan(scored, limits, **options)
         (solved,) = plan.assignments.values()
         drawn = np.where(plan.frame["random"], solved.maker, -1)
-        return plan, lottery_of(drawn, plan.frame["propensity"].to_numpy(), may, len(scored.makers))
+        lottery = lottery_of(drawn, plan.frame["propensity"].to_numpy(), may, len(scored.makers))
+        return _Planned(plan, lottery, make_plan(scored, limits, **{**options, "constraints": None}))
+    best = make_plan(scored, limits, **options)
+    plain = best
+    if constraints is not None:
+        plain = make_plan(scored, limits, **{**options, "constraints": None})
+    if not waiting.random_share:
+        return _Planned(best, nothing, plain)
     room = waiting.roster["upper"].to_numpy(np.int64)
-    drawn_lottery = draw_lottery(may, room, waiting.random_share, np.random.default_rng())
-    if (drawn_lottery.maker >= 0).any():
-        try:
-            return make_plan(
-                scored, only(capacity, scored, may, drawn_lottery.maker), **options
-            ), drawn_lottery
-        except CapacityError:  # everything that somebody is owed leaves nothing to draw, or it fits in no way
-            pass
-    return make_plan(scored, only(capacity, scored, may, lottery.maker), **options), lottery
+    (solved,) = plain.assignments.values()
+    cost = draw_costs(scored.objective, solved.prices, may, room)
+    expected = expected_lot(cost, may, room, waiting.random_share)
+    if lot:
+        lottery = draw_lottery(may, room, waiting.random_share, np.random.default_rng(), cost)
+        if (lottery.maker >= 0).any():
+            try:
+                plan = make_plan(scored, only(capacity, scored, may, lottery.maker), **options)
+                return _Planned(plan, lottery, plain, expected)
+            except CapacityError:  # what somebody is owed leaves nothing to draw, or it fits in no way
+                pass
+    return _Planned(best, nothing, plain, expected)
 
 
 def _check_constraints(constraints: ConstraintsTable | None) -> None:
@@ -205,7 +252,7 @@ def _check_constraints(constraints: ConstraintsTable | None) -> None:
         )
 
 
-def _roster(connection: sa.Connection, shift_id: int) -> pd.DataFrame:
+def left_of_roster(connection: sa.Connection, shift_id: int) -> pd.DataFrame:
     """What is left of everybody's capacity, and what they are still owed."""
     left = [
         (

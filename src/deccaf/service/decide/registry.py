@@ -70,6 +70,9 @@ class Model:
         return self.system.scored(frame, known, constraints=constraints)
 
 
+_KEPT = 2
+
+
 class Registry:
     """The model in force, loaded once per process and kept in step with the ledger."""
 
@@ -79,6 +82,22 @@ class Registry:
         self._fitted: Model | None = None
         self._counted = newcomers.NOTHING
         self.active: Model | None = None
+        self._others: dict[int, Model] = {}
+
+    def version(self, model_id: int) -> Model:
+        """Any version on record, loaded; the last few are kept, for they never change."""
+        with self._lock:
+            found = self._others.get(model_id)
+        if found is None:
+            with database.reading(self._engine) as connection:
+                versions.read_version(connection, model_id)
+                name, content = versions.read_content(connection, model_id)
+            found = Model(model_id, name, load(content))
+            with self._lock:
+                self._others[model_id] = found
+                for old in list(self._others)[:-_KEPT]:
+                    del self._others[old]
+        return found
 
     def refresh(self) -> Model | None:
         """Read which model is in force and load it if it is another one; newcomers count at once."""

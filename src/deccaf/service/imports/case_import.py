@@ -163,8 +163,8 @@ def check_frame(frame: pd.DataFrame, expected: Expected) -> Checked:
             raise invalid(
                 "wrong-kind", f"column {name!r}: holds lists of numbers; the model has it as {feature.kind}"
             )
-    ids = frame["case_id"].map(_id_text)
-    errors = _id_errors(ids)
+    ids = frame["case_id"].map(id_text)
+    errors = id_errors(ids)
     errors += [
         error for name in frame if name != "case_id" for error in _value_errors(frame[name], ids, expected)
     ]
@@ -309,13 +309,15 @@ def _import(row: Any) -> Import:
     return Import(row.id, row.filename, row.rows, row.accepted, row.rejected, row.at, errors)
 
 
-def _id_text(value: Any) -> str | None:
+def id_text(value: Any) -> str | None:
+    """An id or a name as text; None where it is missing."""
     if value is None or value is pd.NA or (isinstance(value, float) and np.isnan(value)):
         return None
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _id_errors(ids: pd.Series) -> list[RowError]:
+def id_errors(ids: pd.Series, once: bool = True) -> list[RowError]:
+    """What is wrong with ids; `once` where none may stand twice."""
     pattern = re.compile(CASE_ID)
     errors, seen = [], set()
     for row, case in enumerate(ids, 1):
@@ -324,7 +326,7 @@ def _id_errors(ids: pd.Series) -> list[RowError]:
         elif not pattern.fullmatch(case):
             message = "may hold letters, digits and _.:@+=~,|- only, at most 200"
             errors.append(RowError(row, case[:200], "case_id", message))
-        elif case in seen:
+        elif once and case in seen:
             errors.append(RowError(row, case, "case_id", "stands twice in the file"))
         else:
             seen.add(case)

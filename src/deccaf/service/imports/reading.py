@@ -14,7 +14,7 @@ import multiprocessing
 import multiprocessing.connection
 import resource
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -95,11 +95,11 @@ def confined(work: Callable[..., Any], *arguments: Any) -> Any:
     return answer["found"]
 
 
-def read_table(path: Path, rows: int, columns: int) -> pd.DataFrame:
-    """A parquet or CSV file as a frame: only for work that is confined."""
+def read_table(path: Path, rows: int, columns: int, text: Collection[str] = ()) -> pd.DataFrame:
+    """A parquet or CSV file as a frame, ids and the columns of `text` as text: only for confined work."""
     if path.suffix == ".parquet":
         _check_parquet(path, rows, columns)
-    frame = read_frame(path, text=("case_id", "expert_id"))
+    frame = read_frame(path, text=("case_id", "expert_id", *text))
     if len(frame) > rows or frame.shape[1] > columns:
         raise DataError(f"{len(frame):,} rows x {frame.shape[1]:,} columns; at most {rows:,} x {columns:,}")
     if frame.empty:

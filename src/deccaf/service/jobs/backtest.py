@@ -14,9 +14,9 @@ from deccaf.service.store import tables as t
 
 
 def work(engine: sa.Engine, job: Job) -> Finish:
-    """Run the backtest; then keep its report."""
+    """Run the backtest, with the settings of a version where one is named; then keep its report."""
     with database.reading(engine) as connection:
-        lesson = read_lesson(connection)
+        lesson = read_lesson(connection, job.params.get("model"))
     result, page = run_backtest(lesson)
 
     def finish(connection: sa.Connection, at: float) -> dict[str, Any]:

@@ -6,8 +6,9 @@ From here on a refit and a backtest go the way of `deccaf fit` and `deccaf backt
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import sqlalchemy as sa
@@ -18,6 +19,8 @@ from deccaf.data.history import History
 from deccaf.errors import DataError
 from deccaf.estimator import DeCCaF
 from deccaf.service.decide import registry
+from deccaf.service.imports import past_records
+from deccaf.service.imports.past_records import PastLesson
 from deccaf.service.ledger import letting, versions
 from deccaf.service.store import tables as t
 from deccaf.service.store.settings import LEARNING, read_setting
@@ -44,18 +47,22 @@ class Lesson:
         return History.from_frames(self.cases, self.decisions, self.config)
 
 
-def read_lesson(connection: sa.Connection) -> Lesson:
-    """Labelled cases, the decisions of people on them, and how to learn.
+def read_lesson(connection: sa.Connection, like: int | None = None) -> Lesson:
+    """Labelled cases, the decisions of people on them, and how to learn: as set, or `like` a version.
 
     Where labels are selective, also the cases that people decided and that have no label.
     """
     config = read_config(connection)
+    if like is not None:
+        own = config_of(registry.load(versions.read_content(connection, like)[1]))
+        config = own.model_copy(update={"labels": config.labels})
     wanted: sa.ColumnElement[bool] = t.cases.c.label.is_not(None)
     if config.labels.selective:
         people = sa.select(t.decisions.c.case_id).where(t.decisions.c.maker != MACHINE)
         wanted = sa.or_(wanted, t.cases.c.case_id.in_(people))
-    cases, own_time = _cases(connection, config, wanted)
-    return Lesson(cases, _decisions(connection, wanted, with_time=not own_time), config)
+    past = past_records.lesson(connection, only_labelled=not config.labels.selective)
+    cases, own_time = _cases(connection, config, wanted, past)
+    return Lesson(cases, _decisions(connection, wanted, past, with_time=not own_time), config)
 
 
 def read_config(connection: sa.Connection) -> Config:
@@ -69,10 +76,11 @@ def read_config(connection: sa.Connection) -> Config:
             "nobody said what errors cost: do it under Set-up or by PUT /v1/settings, "
             "or activate a model that knows it"
         )
-    return _config_of(registry.load(versions.read_content(connection, active)[1]))
+    return config_of(registry.load(versions.read_content(connection, active)[1]))
 
 
-def _config_of(model: DeCCaF) -> Config:
+def config_of(model: DeCCaF) -> Config:
+    """The configuration that a model was fitted with."""
     settings = {name: getattr(model, name) for name in ModelTable.model_fields}
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
     return Config.model_validate(
@@ -86,16 +94,16 @@ def _config_of(model: DeCCaF) -> Config:
 
 
 def _cases(
-    connection: sa.Connection, config: Config, wanted: sa.ColumnElement[bool]
+    connection: sa.Connection, config: Config, wanted: sa.ColumnElement[bool], past: PastLesson
 ) -> tuple[pd.DataFrame, bool]:
-    """The wanted cases, and whether they bring their own time.
+    """The past that was entered, then the wanted cases; and whether they bring their own time.
 
     A feature with the name of the time column is the time where every case has it; else the time is when the
     case arrived.
     """
     c, roles = t.cases.c, config.columns
-    query = sa.select(*c["case_id", "features", "label", "arrived_at"]).where(wanted)
-    rows = connection.execute(query.order_by(c.id)).all()
+    query = sa.select(*c["case_id", "features", "label"], c.arrived_at.label("came_at")).where(wanted)
+    rows = [*past.cases, *connection.execute(query.order_by(c.id))]
     cases = pd.DataFrame([json.loads(row.features) for row in rows])
     own_time = bool(len(cases)) and roles.time in cases and bool(cases[roles.time].notna().all())
     cases[roles.case] = [row.case_id for row in rows]
@@ -105,12 +113,46 @@ def _cases(
         chances = letting.chances(connection)
         cases[roles.let_through] = [chances.get(row.case_id, float("nan")) for row in rows]
     if not own_time:
-        cases[roles.time] = [row.arrived_at for row in rows]
+        cases[roles.time] = [row.came_at for row in rows]
     return cases, own_time
 
 
-def _decisions(connection: sa.Connection, wanted: sa.ColumnElement[bool], with_time: bool) -> pd.DataFrame:
-    """People's decisions on the wanted cases, in the order of the cases."""
+class _Made(NamedTuple):
+    """A decision of a person; the chance with which they got the case is not known of the past."""
+
+    case_id: str
+    maker: str
+    decision: str
+    at: float
+    seconds: float | None
+    propensity: float | None
+
+
+def _decisions(
+    connection: sa.Connection, wanted: sa.ColumnElement[bool], past: PastLesson, with_time: bool
+) -> pd.DataFrame:
+    """People's decisions on these cases: those of the past, then in the order of the cases."""
+    came = {row.case_id: row.came_at for row in past.cases}
+    rows = [
+        _Made(r.case_id, r.maker, r.decision, r.decided_at or came[r.case_id], r.seconds, None)
+        for r in past.decisions
+    ]
+    rows += _made_here(connection, wanted)
+    columns: dict[str, list[Any]] = {
+        "case_id": [row.case_id for row in rows],
+        "expert_id": [row.maker for row in rows],
+        "decision": [json.loads(row.decision) for row in rows],
+    }
+    if with_time:
+        columns["time"] = [row.at for row in rows]
+    if all(row.seconds is not None for row in rows):
+        columns["seconds"] = [row.seconds for row in rows]
+    if all(row.propensity is not None for row in rows):
+        columns["propensity"] = [row.propensity for row in rows]
+    return pd.DataFrame(columns)
+
+
+def _made_here(connection: sa.Connection, wanted: sa.ColumnElement[bool]) -> Iterator[_Made]:
     c, d, a = t.cases.c, t.decisions.c, t.assignments.c
     query = (
         sa.select(*d["case_id", "maker", "decision", "at", "seconds"], c.arrived_at, a.propensity, a.method)
@@ -119,16 +161,9 @@ def _decisions(connection: sa.Connection, wanted: sa.ColumnElement[bool], with_t
         .where(d.maker != MACHINE, wanted)
         .order_by(c.id)
     )
-    rows = connection.execute(query).all()
-    columns: dict[str, list[Any]] = {
-        "case_id": [row.case_id for row in rows],
-        "expert_id": [row.maker for row in rows],
-        "decision": [json.loads(row.decision) for row in rows],
-    }
-    if with_time:  # the clocks of two machines may differ by a moment: nobody decides before a case is there
-        columns["time"] = [max(row.at, row.arrived_at) for row in rows]
-    if all(row.seconds is not None for row in rows):
-        columns["seconds"] = [row.seconds for row in rows]
-    if all(row.method != "history" for row in rows):  # of a history from elsewhere nobody knows the chances
-        columns["propensity"] = [row.propensity for row in rows]
-    return pd.DataFrame(columns)
+    for row in connection.execute(query):
+        # the clocks of two machines may differ by a moment: nobody decides before a case is there
+        at = max(row.at, row.arrived_at)
+        # a history that an earlier version entered as a shift: nobody knows its chances
+        chance = None if row.method == "history" else row.propensity
+        yield _Made(row.case_id, row.maker, row.decision, at, row.seconds, chance)

@@ -153,6 +153,12 @@ def latest_jobs(connection: sa.Connection, most: int) -> list[Job]:
     return [_job(row) for row in connection.execute(query)]
 
 
+def latest_of_kind(connection: sa.Connection, kind: str, most: int) -> list[Job]:
+    """The newest jobs of a kind."""
+    query = sa.select(t.jobs).where(t.jobs.c.kind == kind).order_by(t.jobs.c.id.desc()).limit(most)
+    return [_job(row) for row in connection.execute(query)]
+
+
 def open_job(connection: sa.Connection, kind: str | None = None) -> int | None:
     """A job (of a kind, or any) that waits or runs; None: there is none."""
     c = t.jobs.c

@@ -36,7 +36,9 @@ def work(engine: sa.Engine, job: Job) -> Finish:
         else:
             number = known
             notes.append(f"nothing new to learn from: this is model {known} again")
-        if job.params["activate"] and versions.active_id(connection) != number:
+        active = versions.active_id(connection)
+        wanted = job.params["activate"] or (active is None and job.params.get("if_none", False))
+        if wanted and active != number:
             versions.put_in_force(connection, number, who, at)
         return {"model": number, **model.training_, "new": known is None, "notes": notes}
 

@@ -12,7 +12,7 @@ from deccaf.data.costs import MACHINE
 from deccaf.service.errors import conflict, invalid, not_found
 from deccaf.service.ledger import desk, trail
 from deccaf.service.ledger.desk import machine_first
-from deccaf.service.ledger.people import Team, active_experts
+from deccaf.service.ledger.people import active_experts
 from deccaf.service.store import tables as t
 from deccaf.service.store import unfinished
 from deccaf.service.store.fields import Count, Maker, Name, Share, Strict, Time
@@ -149,21 +149,6 @@ def open_shift(connection: sa.Connection, wanted: NewShift, who: Actor, at: floa
     makers = len(places)
     trail.record(connection, "shift opened", at, who, None, shift, None, name=wanted.name, makers=makers)
     return shift
-
-
-def enter_closed_shift(
-    connection: sa.Connection, name: str, team: Team, used: dict[str, int], at: float
-) -> tuple[int, int]:
-    """A shift that is over, for work that was done elsewhere; its id and that of its (zero) prices."""
-    times = {"starts_at": at - 2.0, "ends_at": at - 1.0}
-    shift = _insert(connection, name=name, team_id=team.id, random_share=0.0, state="closed", **times)
-    rows = [
-        {"shift_id": shift, "maker": m, "capacity": None, "lower": 0, "used": n, "absent": False}
-        for m, n in used.items()
-    ]
-    connection.execute(sa.insert(t.roster), rows)
-    pricing = desk.write_prices(connection, shift, list(used), [0.0] * len(used), "history", None, at)
-    return shift, pricing
 
 
 def change_shift(

@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from deccaf.evaluate.measures import wilson
+from deccaf.service.imports import past_records
 from deccaf.service.ledger.desk import machine_first
 from deccaf.service.store import tables as t
 
@@ -61,6 +62,8 @@ def report_experts(connection: sa.Connection) -> list[ExpertReport]:
     groups = (d.maker, k.label, d.decision)
     counted = sa.select(*groups, sa.func.count().label("decisions")).group_by(*groups)
     everything = _by_maker(connection, counted.join_from(t.decisions, t.cases, d.case_id == k.case_id))
+    for row in past_records.counted(connection):
+        everything.setdefault(row.maker, []).append(row)
     drawn = counted.join_from(t.assignments, t.decisions, d.case_id == a.case_id)
     by_lot = _by_maker(connection, drawn.join(t.cases, k.case_id == d.case_id).where(t.DECIDED_BY_LOT))
     return [

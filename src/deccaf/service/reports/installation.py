@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 
+from deccaf.service.imports import past_records
+from deccaf.service.imports.past_records import Entry
 from deccaf.service.jobs import records
-from deccaf.service.jobs.learning import SETTING
 from deccaf.service.jobs.records import Job
 from deccaf.service.ledger import case_records, people, shifts, versions
 from deccaf.service.ledger.versions import Version
-from deccaf.service.store.settings import read_setting
 
+MOST_ENTRIES = 20
 STEPS = ("history", "model", "shift", "cases")
 
 
@@ -23,14 +23,16 @@ class Installation:
 
     left: list[str]
     labelled: int
+    """Cases of the desk and of the past whose truth is known."""
     waiting: int
     experts: list[str]
     team: str | None
     active: Version | None
     job: Job | None
     """The latest background job."""
-    costs: dict[str, Any]
     shift: int | None
+    entries: list[Entry]
+    """Histories that were entered, the newest first."""
 
     @property
     def running(self) -> bool:
@@ -43,6 +45,21 @@ class Installation:
         if self.job is None or self.job.state != "failed":
             return None
         return (self.job.result or {}).get("error")
+
+    @property
+    def stale(self) -> Entry | None:
+        """A history that was taken back after the model in force was learned, from it maybe."""
+        made = None if self.active is None else self.active.created_at
+        if made is None:
+            return None
+        gone = [entry for entry in self.entries if entry.withdrawn_at is not None]
+        return next((e for e in gone if e.at < made < (e.withdrawn_at or 0.0)), None)
+
+    @property
+    def candidate(self) -> int | None:
+        """A model that the latest job made and that is not in force."""
+        made = (self.job.result or {}).get("model") if self.job is not None else None
+        return None if made is None or (self.active is not None and made == self.active.id) else int(made)
 
 
 def steps_left(connection: sa.Connection) -> list[str]:
@@ -59,12 +76,12 @@ def read_installation(connection: sa.Connection, at: float) -> Installation:
     latest = records.latest_jobs(connection, 1)
     return Installation(
         left=steps_left(connection),
-        labelled=case_records.labelled_count(connection),
+        labelled=case_records.labelled_count(connection) + past_records.labelled_count(connection),
         waiting=case_records.waiting_count(connection),
         experts=people.active_experts(connection),
         team=None if team is None else team.name,
         active=None if active is None else versions.read_version(connection, active),
         job=latest[0] if latest else None,
-        costs=(read_setting(connection, SETTING) or {}).get("costs", {}),
         shift=shifts.current_shift(connection, at),
+        entries=past_records.latest_entries(connection, MOST_ENTRIES),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -37,16 +38,23 @@ class VersionReport:
     done: InForce | None
 
 
-def report_versions(connection: sa.Connection, costs: Costs | None) -> list[VersionReport]:
-    """The newest versions; `costs` say what errors cost now."""
+def report_versions(
+    connection: sa.Connection, costs: Costs | None, only: Sequence[int] | None = None
+) -> list[VersionReport]:
+    """The newest versions, or those named; `costs` say what errors cost now."""
     times: dict[int, list[Activation]] = {}
     for activation in versions.activations(connection):
         times.setdefault(activation.model_id, []).append(activation)
     done = _in_force(connection, costs)
     active = versions.active_id(connection)
+    found = (
+        versions.latest_versions(connection, MOST_VERSIONS)
+        if only is None
+        else [versions.read_version(connection, number) for number in dict.fromkeys(only)]
+    )
     return [
         VersionReport(version, version.id == active, times.get(version.id, []), done.get(version.id))
-        for version in versions.latest_versions(connection, MOST_VERSIONS)
+        for version in found
     ]
 
 

@@ -340,5 +340,42 @@ backtest_reports = _table(
     sa.Column("html", sa.LargeBinary, nullable=False),
 )
 
+past_entries = _table(
+    "past_entries",
+    _id(),
+    _at(),
+    _ref("key_id", "keys.id"),
+    sa.Column("filename", sa.Text, nullable=False),
+    sa.Column("facts", sa.Text, nullable=False),
+    _at("withdrawn_at", nullable=True),
+    sa.Column("withdrawn_by", _Id),
+)
+
+past_cases = _table(
+    "past_cases",
+    _id(),
+    _ref("entry_id", "past_entries.id"),
+    sa.Column("case_id", sa.Text, nullable=False),
+    sa.Column("features", sa.Text, nullable=False),
+    sa.Column("label", sa.Text),
+    _at("came_at"),
+    _at("labelled_at", nullable=True),
+    sa.Index("ix_past_cases_case", "case_id"),
+    sa.Index("uq_past_cases_entry", "entry_id", "case_id", unique=True),
+)
+
+past_decisions = _table(
+    "past_decisions",
+    _id(),
+    _ref("entry_id", "past_entries.id"),
+    sa.Column("case_id", sa.Text, nullable=False),
+    sa.Column("maker", sa.Text, nullable=False),
+    sa.Column("decision", sa.Text, nullable=False),
+    _at("decided_at", nullable=True),
+    sa.Column("seconds", sa.Double),
+    sa.Index("ix_past_decisions_entry", "entry_id", "case_id"),
+    sa.Index("ix_past_decisions_maker", "maker"),
+)
+
 APPEND_ONLY = ("history", "labels", "decisions", "activations", "pricings")
 """Tables whose rows can be added but neither changed nor removed."""

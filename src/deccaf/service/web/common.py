@@ -8,11 +8,13 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
+import sqlalchemy as sa
 from anyio import CapacityLimiter, to_thread
-from fastapi import Depends, Path, Request
+from fastapi import Depends, Path, Request, Response
 
 from deccaf.service.core import Service
 from deccaf.service.errors import invalid
+from deccaf.service.ledger import versions
 from deccaf.service.store.fields import CASE_ID, MAKER
 
 Id = Annotated[int, Path(ge=1, le=2**31)]
@@ -53,3 +55,14 @@ def known_class(value: int | str, classes: tuple[int | str, ...]) -> str:
         allowed = ", ".join(map(repr, classes))
         raise invalid("unknown-class", f"{value!r} is none of the classes: {allowed}")
     return json.dumps(value)
+
+
+def model_file(here: Service, model_id: int) -> Response:
+    """A version of the model as a file to keep."""
+
+    def look(connection: sa.Connection) -> bytes:
+        versions.read_version(connection, model_id)
+        return versions.read_content(connection, model_id)[1]
+
+    headers = {"Content-Disposition": f'attachment; filename="model-{model_id}.deccaf"'}
+    return Response(here.read(look), media_type="application/octet-stream", headers=headers)

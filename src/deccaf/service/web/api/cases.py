@@ -16,7 +16,7 @@ from deccaf.data.vectors import LONGEST_VECTOR
 from deccaf.errors import DeccafError
 from deccaf.service.core import Service
 from deccaf.service.decide.arrivals import Incoming
-from deccaf.service.errors import RefusedError, conflict, invalid
+from deccaf.service.errors import conflict, invalid
 from deccaf.service.imports import case_import
 from deccaf.service.imports.case_import import Checked, Import
 from deccaf.service.large_changes import File
@@ -28,12 +28,14 @@ from deccaf.service.store.listing import Cut
 from deccaf.service.store.scratch import scratch_folder
 from deccaf.service.web.api.case_json import brief_json, case_json
 from deccaf.service.web.api.common import (
+    FILE_BODY,
     After,
     Anyone,
     IdempotencyKey,
     LeadOrMachine,
     Limit,
     call_of,
+    file_suffix,
     page_json,
     problems,
     receive_file,
@@ -150,15 +152,7 @@ def get_case(case_id: CasePath, here: Here, who: Anyone) -> dict[str, Any]:
 @router.post(
     "/imports",
     status_code=201,
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                "text/csv": {"schema": {"type": "string"}},
-                "application/vnd.apache.parquet": {"schema": {"type": "string", "format": "binary"}},
-            },
-        }
-    },
+    openapi_extra=FILE_BODY,
     responses={200: {"description": "Looked at only (dry_run)."}},
 )
 async def import_file(
@@ -183,7 +177,7 @@ async def import_file(
             )
 
     with scratch_folder() as folder:
-        path, digest = await receive_file(request, folder, _suffix(request))
+        path, digest = await receive_file(request, folder, file_suffix(request))
 
         def check() -> Checked:
             size = (here.limits.rows, here.limits.columns)
@@ -230,19 +224,6 @@ async def add_labels(
         return {"accepted": len(rows)}
 
     return send(await here.prepared_change(await call_of(request, who, key), check, change))
-
-
-def _suffix(request: Request) -> str:
-    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    known = {
-        "text/csv": ".csv",
-        "application/vnd.apache.parquet": ".parquet",
-        "application/x-parquet": ".parquet",
-    }
-    if kind not in known:
-        detail = "send text/csv or application/vnd.apache.parquet as Content-Type"
-        raise RefusedError(415, "unknown-kind", detail)
-    return known[kind]
 
 
 def _check(here: Service, case: NewCase) -> None:

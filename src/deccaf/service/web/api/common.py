@@ -140,3 +140,29 @@ async def receive_file(request: Request, folder: Path, suffix: str) -> tuple[Pat
             digest.update(part)
             file.write(part)
     return path, digest.hexdigest()
+
+
+def file_suffix(request: Request) -> str:
+    """The ending of a file of the kind that the request says its body is."""
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    known = {
+        "text/csv": ".csv",
+        "application/vnd.apache.parquet": ".parquet",
+        "application/x-parquet": ".parquet",
+    }
+    if kind not in known:
+        detail = "send text/csv or application/vnd.apache.parquet as Content-Type"
+        raise RefusedError(415, "unknown-kind", detail)
+    return known[kind]
+
+
+FILE_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "text/csv": {"schema": {"type": "string"}},
+            "application/vnd.apache.parquet": {"schema": {"type": "string", "format": "binary"}},
+        },
+    }
+}
+"""What a table may be sent as."""

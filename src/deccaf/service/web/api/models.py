@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import time
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import sqlalchemy as sa
 from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from deccaf.data.config import Config
 from deccaf.errors import ConfigError
@@ -20,6 +22,7 @@ from deccaf.service.jobs.learning import SETTING
 from deccaf.service.jobs.records import Job
 from deccaf.service.ledger import trail, versions
 from deccaf.service.ledger.versions import Version
+from deccaf.service.reports import candidate_report
 from deccaf.service.store.fields import NAME, Name, Strict
 from deccaf.service.store.idempotency import Answer, Call
 from deccaf.service.store.listing import Cut
@@ -36,7 +39,7 @@ from deccaf.service.web.api.common import (
     receive_file,
     send,
 )
-from deccaf.service.web.common import Here, Id, as_time, in_reader
+from deccaf.service.web.common import Here, Id, as_time, in_reader, model_file
 
 router = APIRouter(prefix="/v1", tags=["models"], responses=problems(404, 409))
 
@@ -46,6 +49,12 @@ class Refit(Strict):
 
     name: Name = "refit"
     activate: bool = False
+
+
+class NewNote(Strict):
+    """What is to be known about a model."""
+
+    text: Annotated[str, Field(min_length=1, max_length=2_000)]
 
 
 class Settings(Strict):
@@ -116,6 +125,45 @@ def get_model(model_id: Id, here: Here, who: Lead) -> dict[str, Any]:
         }
 
     return here.read(look)
+
+
+@router.get(
+    "/models/{model_id}/file",
+    response_class=Response,
+    responses={200: {"content": {"application/octet-stream": {}}}},
+)
+def get_model_file(model_id: Id, here: Here, who: Lead) -> Response:
+    """The model file, as `deccaf fit` writes it."""
+    return model_file(here, model_id)
+
+
+@router.get("/models/{model_id}/comparison")
+def compare_model(model_id: Id, here: Here, who: Lead) -> dict[str, Any]:
+    """A model beside the one in force: calibration, and how many open cases would go from whom to whom."""
+    after = here.models.version(model_id)
+    found = candidate_report.compare(here.read, here.models.active, after, time.time())
+    return asdict(found)
+
+
+@router.get("/models/{model_id}/notes")
+def list_notes(model_id: Id, here: Here, who: Lead) -> dict[str, Any]:
+    """What was noted on a model, the latest first."""
+    found = here.read(lambda connection: candidate_report.notes(connection, model_id))
+    return {"items": [{"at": as_time(note.at), "by": note.by, "text": note.text} for note in found]}
+
+
+@router.post("/models/{model_id}/notes", status_code=201)
+async def add_note(
+    model_id: Id, wanted: NewNote, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
+) -> Response:
+    """Write a note on a model; it stays in the trail."""
+
+    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
+        versions.read_version(connection, model_id)
+        candidate_report.add_note(connection, model_id, wanted.text, who, at)
+        return {"model": model_id, "text": wanted.text}
+
+    return send(await here.change(await call_of(request, who, key), change, 201))
 
 
 @router.post("/models/{model_id}/activate")

@@ -44,6 +44,8 @@ class NewPlan(Strict):
     """What errors and reviews cost, instead of what the model was fitted with: a `[costs]` table."""
     strict: bool = False
     """Refuse cases that are unlike those that the model learned from."""
+    lot: bool = True
+    """Draw the share of the cases that the shift gives out by lot; `lot` of the answer says what it costs."""
 
 
 class WhatIf(Strict):
@@ -67,7 +69,7 @@ async def draft_plan(
     def draft() -> tuple[int, Draft]:
         waiting = here.read(look)
         drafted = drafting.make_draft(
-            waiting, here.models.active, wanted.constraints, wanted.costs, wanted.strict
+            waiting, here.models.active, wanted.constraints, wanted.costs, wanted.strict, wanted.lot
         )
         return waiting.shift_id, drafted
 

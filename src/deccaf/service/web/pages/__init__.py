@@ -10,8 +10,12 @@ below.
 """
 
 from deccaf.service.web.pages import cases, models, monitoring, plan, queue, setup, signing, team, today
+from deccaf.service.web.pages.learning import candidate, lesson, past
 
-routers = tuple(page.router for page in (signing, today, plan, queue, cases, team, models, monitoring, setup))
+routers = tuple(
+    page.router
+    for page in (signing, today, plan, queue, cases, team, models, monitoring, setup, past, lesson, candidate)
+)
 """All pages, in the order of the menu."""
 
 __all__ = ["routers"]

@@ -16,6 +16,7 @@ from deccaf.service.ledger import shifts
 from deccaf.service.ledger.shifts import Seat
 from deccaf.service.store.idempotency import Call
 from deccaf.service.web.common import Here, Id
+from deccaf.service.web.pages import words
 from deccaf.service.web.pages.access import LeadHere, checked_form
 from deccaf.service.web.pages.render import PageRoute, go, page
 
@@ -26,14 +27,15 @@ PREVIEW_ROWS = 50
 
 @router.post("/plans")
 async def draft(request: Request, here: Here, visitor: LeadHere) -> Response:
-    """Draft a plan for everything that waits, and show it."""
-    await checked_form(request, visitor)
+    """Draft a plan for everything that waits, and show it; nothing is drawn by lot unless that is asked."""
+    form = await checked_form(request, visitor)
+    lot = form.get("lot") == "draw"
 
     def look(connection: sa.Connection) -> drafting.Waiting:
         return drafting.waiting_cases(connection, shifts.need_current(connection, time.time()), None)
 
     waiting = await to_thread.run_sync(here.read, look)
-    drafted = await to_thread.run_sync(drafting.make_draft, waiting, here.models.active)
+    drafted = await to_thread.run_sync(lambda: drafting.make_draft(waiting, here.models.active, lot=lot))
     made = await here.writer.run(
         lambda c: plans.save_draft(c, waiting.shift_id, drafted, visitor.actor, time.time())
     )
@@ -53,7 +55,15 @@ def preview(plan_id: Id, here: Here, visitor: LeadHere) -> Response:
 
     plan, roster, rows = here.read(look)
     seats = {seat.maker: seat for seat in roster}
-    return page("plan.html", visitor, plan=plan, summary=plan.summary, roster=seats, rows=rows)
+    return page(
+        "plan.html",
+        visitor,
+        plan=plan,
+        summary=plan.summary,
+        roster=seats,
+        rows=rows,
+        warnings=words.plan_warnings(plan.summary),
+    )
 
 
 @router.post("/plans/{plan_id}/{what}")

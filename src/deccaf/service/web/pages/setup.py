@@ -5,30 +5,26 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime, timedelta
 
-import sqlalchemy as sa
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from pydantic import ValidationError
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import FormData
 
-from deccaf.data.config import Config
-from deccaf.errors import ConfigError
 from deccaf.service.core import Service
 from deccaf.service.errors import invalid
-from deccaf.service.imports import case_import, past_import
+from deccaf.service.imports import case_import
 from deccaf.service.imports.case_import import Checked
-from deccaf.service.jobs import kinds
-from deccaf.service.jobs.learning import SETTING
 from deccaf.service.large_changes import File
-from deccaf.service.ledger import shifts, trail
+from deccaf.service.ledger import shifts
 from deccaf.service.ledger.shifts import NewShift, RosterPlace
 from deccaf.service.reports.installation import Installation, read_installation
 from deccaf.service.store.idempotency import Call
 from deccaf.service.store.scratch import scratch_folder
-from deccaf.service.store.settings import write_setting
 from deccaf.service.web.common import Here, in_reader
 from deccaf.service.web.pages.access import LeadHere, Visitor, checked_form, keep_upload
+from deccaf.service.web.pages.learning.lesson import LessonForm, read_form
 from deccaf.service.web.pages.render import PageRoute, go, page
+from deccaf.service.web.pages.uploads import file_name, file_of, file_suffix
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -37,50 +33,16 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 def setup(here: Here, visitor: LeadHere) -> Response:
     """The way to the first plan, with what is done already."""
     today = datetime.now(UTC).strftime("%Y-%m-%d")
-    return page("setup.html", visitor, state=_state(here), today=today)
+    state, lesson = _state(here)
+    return page("setup.html", visitor, state=state, lesson=lesson, today=today)
 
 
 @router.get("/setup/progress")
 def progress(here: Here, visitor: LeadHere) -> Response:
     """How far the first model is."""
     here.models.refresh()
-    return page("setup_model.html", visitor, state=_state(here))
-
-
-@router.post("/setup/history")
-async def bring_history(request: Request, here: Here, visitor: LeadHere) -> Response:
-    """A file of decided and labelled cases: checked first (preview), then entered."""
-    form = await checked_form(request, visitor)
-    file, name, look = _file(form), _file_name(form), form.get("do") != "enter"
-    with scratch_folder() as folder:
-        path = await keep_upload(file, folder, _suffix(name))
-        size = (here.limits.rows, here.limits.columns)
-        past = await in_reader(past_import.read_past, path, folder / "rows", size, look=look)
-    if look:
-        checked = await to_thread.run_sync(here.read, lambda c: case_import.without_known(c, past.checked))
-        return _preview(visitor, checked, sorted(set(past.experts)))
-    await here.writer.run(lambda c: past_import.enter_past(c, past, name, visitor.actor, time.time()))
-    return go("/setup#model")
-
-
-@router.post("/setup/model")
-async def first_model(request: Request, here: Here, visitor: LeadHere) -> Response:
-    """What errors cost, and a model fitted on the history, in the background."""
-    form = await checked_form(request, visitor)
-    try:
-        prices = {key: float(str(form.get(key))) for key in ("false_positive", "false_negative")}
-        Config.model_validate({"costs": prices}).costs.build()
-    except (ValueError, ValidationError, ConfigError) as error:
-        raise invalid("bad-costs", "both costs must be numbers above 0") from error
-
-    def change(connection: sa.Connection) -> None:
-        at, who = time.time(), visitor.actor
-        kinds.ask(connection, "refit", {"name": "first model", "activate": True}, who, at)
-        write_setting(connection, SETTING, {"costs": prices})
-        trail.record(connection, "settings changed", at, who, costs=prices)
-
-    await here.writer.run(change)
-    return go("/setup#model")
+    state, lesson = _state(here)
+    return page("setup_model.html", visitor, state=state, lesson=lesson)
 
 
 @router.post("/setup/shift")
@@ -100,14 +62,14 @@ async def open_shift(request: Request, here: Here, visitor: LeadHere) -> Respons
 async def bring_cases(request: Request, here: Here, visitor: LeadHere) -> Response:
     """A file of cases for the next plan: checked first (preview), then entered."""
     form = await checked_form(request, visitor)
-    file, name, look = _file(form), _file_name(form), form.get("do") != "enter"
+    file, name, look = file_of(form), file_name(form), form.get("do") != "enter"
     with scratch_folder() as folder:
-        path = await keep_upload(file, folder, _suffix(name))
+        path = await keep_upload(file, folder, file_suffix(name))
         size, model = (here.limits.rows, here.limits.columns), here.models.active
         first = await in_reader(case_import.read_cases, path, folder / "rows", size, model, look=look)
     if look:
         checked = await to_thread.run_sync(here.read, lambda c: case_import.without_known(c, first))
-        return _preview(visitor, checked, [])
+        return _preview(visitor, checked)
 
     def accept(checked: Checked) -> None:
         if not checked.arrivals:
@@ -121,8 +83,8 @@ async def bring_cases(request: Request, here: Here, visitor: LeadHere) -> Respon
     return go("/")
 
 
-def _state(here: Service) -> Installation:
-    return here.read(lambda connection: read_installation(connection, time.time()))
+def _state(here: Service) -> tuple[Installation, LessonForm]:
+    return here.read(lambda c: (read_installation(c, time.time()), read_form(here, c)))
 
 
 def _shift(form: FormData, start: datetime) -> NewShift:
@@ -143,22 +105,7 @@ def _shift(form: FormData, start: datetime) -> NewShift:
     )
 
 
-def _file(form: FormData) -> UploadFile:
-    file = form.get("file")
-    if not isinstance(file, UploadFile) or not file.filename:
-        raise invalid("no-file", "choose a CSV or parquet file first")
-    return file
-
-
-def _file_name(form: FormData) -> str:
-    return "".join(ch for ch in _file(form).filename or "" if ch.isprintable())[:200]
-
-
-def _suffix(name: str) -> str:
-    return ".parquet" if name.lower().endswith(".parquet") else ".csv"
-
-
-def _preview(visitor: Visitor, checked: Checked, experts: list[str]) -> Response:
+def _preview(visitor: Visitor, checked: Checked) -> Response:
     columns = list(checked.head[0]) if checked.head else []
     return page(
         "preview.html",
@@ -167,5 +114,4 @@ def _preview(visitor: Visitor, checked: Checked, experts: list[str]) -> Response
         errors=checked.errors[:20],
         columns=columns,
         rows=[list(row.values()) for row in checked.head],
-        experts=experts,
     )

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Request, Response
 
 from deccaf.data.costs import MACHINE
+from deccaf.planning.comparing import is_worse
 from deccaf.service.core import Service
 from deccaf.service.errors import invalid, not_found
 from deccaf.service.ledger import case_records, claims, roster, shifts
@@ -22,6 +23,7 @@ from deccaf.service.reports.what_if import ask
 from deccaf.service.web.common import Here
 from deccaf.service.web.pages.access import AnyoneHere, LeadHere, checked_form
 from deccaf.service.web.pages.render import PageRoute, go, page
+from deccaf.service.web.pages.words import versus
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -136,7 +138,7 @@ def _numbers(here: Service) -> dict[str, Any]:
         "waiting": waiting,
         "shift": shift,
         "day": day,
-        "alerts": [*_overload(waiting, day.makers), *alerts],
+        "alerts": [*_loss(day), *_overload(waiting, day.makers), *alerts],
         "model": model,
         "costs": None if model is None else model.system.costs_,
         "people": [person for person in team if person.load.maker != MACHINE],
@@ -155,6 +157,15 @@ def _undecided(day: ShiftReport, shift: Shift) -> tuple[int, float]:
     whole = max(shift.expected_cases or 0, day.assigned + day.waiting)
     left = whole - day.decided
     return left, left * day.expected_cost / day.assigned if day.assigned else 0.0
+
+
+def _loss(day: ShiftReport) -> list[Alert]:
+    """An alert where the day is worse than it would be without people."""
+    if not is_worse(day.expected_cost, day.machine_cost):
+        return []
+    compared = versus(day.expected_cost, day.machine_cost, "the machine alone")
+    todo = "Lower what is given out by lot, or what people must get; then plan again."
+    return [Alert("cost", f"What was given out today costs {compared}", todo)]
 
 
 def _overload(waiting: int, makers: list[MakerLoad]) -> list[Alert]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deccaf.data.costs import Costs
+from deccaf.planning.comparing import SAME, is_worse
 from deccaf.service.reports.shift_report import MakerLoad
 
 
@@ -61,12 +62,29 @@ def unit(costs: Costs | None) -> str:
     )
 
 
+def plan_warnings(summary: Mapping[str, Any]) -> list[str]:
+    """Why a plan is no good: the machine alone, or the plan without its wishes, would cost less."""
+    cost, machine, plain = (summary.get(key) for key in ("cost", "machine_cost", "plain_cost"))
+    found = []
+    if cost is not None and machine is not None and is_worse(cost, machine):
+        found.append(
+            f"This plan costs {versus(cost, machine, 'the machine alone')}: let the machine decide, or lower "
+            "what people must get."
+        )
+    if cost is not None and plain is not None and is_worse(cost, plain):
+        asked = [] if not summary.get("constraints") else ["its constraints"]
+        asked += ["its cases by lot"] if summary.get("by_lot") else []
+        wishes = " and ".join(asked) or "what was asked for"
+        found.append(f"This plan costs {versus(cost, plain, f'the same plan without {wishes}')}.")
+    return found
+
+
 def versus(cost: float, other: float | None, name: str) -> str:
     """How a cost compares with another."""
     if other is None or not other:
         return f"nothing is known yet about {name}"
     change = 1 - cost / other
-    if abs(change) < 0.005:
+    if abs(change) < SAME:
         return f"as much as {name} ({amount(other)})"
     return f"{percent(abs(change))} {'less' if change > 0 else 'more'} than {name} ({amount(other)})"
 
