@@ -40,6 +40,8 @@ class Facts:
     wrong: list[str] = field(default_factory=list)
 
 
+PATIENCE = 1_800.0
+"""Seconds after which a request that was sent again and again through kills counts as lost."""
 IN_PIECES = 1_600
 """Cases of a file or a plan that SQLite writes in several pieces."""
 
@@ -216,7 +218,7 @@ def _import_for_ever(
         number += 1
         count = IN_PIECES if number % 2 else 25
         rows = "".join(f"i{number}-{k},{k}\n" for k in range(count))
-        body, deadline = f"case_id,amount\n{rows}".encode(), time.monotonic() + 300
+        body, deadline = f"case_id,amount\n{rows}".encode(), time.monotonic() + PATIENCE
         status, found = client.until_answered("POST", "/v1/imports", body, f"import-{number}", deadline)
         if status == 201:
             imported[found["id"]] = found["accepted"]
@@ -245,7 +247,7 @@ def _fit_for_ever(port: int, secret: str, url: str, ended: threading.Event, fact
     engine = database.connect(url)
     while not ended.is_set():
         number += 1
-        deadline = time.monotonic() + 300
+        deadline = time.monotonic() + PATIENCE
         client.until_answered("POST", "/v1/models/refit", {"activate": False}, f"refit-{number}", deadline)
         if number % 3 == 1:
             with suppress(Exception), database.writing(engine) as connection:
@@ -313,7 +315,7 @@ def _plan_for_ever(
         number += 1
         count = 30 if number % 2 else IN_PIECES
         cases = [some_case(f"p{number}-{k}", rng) for k in range(count)]
-        deadline = time.monotonic() + 300
+        deadline = time.monotonic() + PATIENCE
         client.until_answered("POST", "/v1/cases/bulk", {"cases": cases}, f"bulk-{number}", deadline)
         status, draft = client.until_answered("POST", "/v1/plans", {}, f"plan-{number}", deadline)
         if status != 201:
