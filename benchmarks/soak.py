@@ -3,8 +3,8 @@
     python benchmarks/soak.py --scale 0.1                    # a tenth of the numbers
     python benchmarks/soak.py --only kills power --database sqlite
 
-Sections: kills, races, replays, restarts, refits, histories, power, disk, fuzz, hostile, million, steady. The
-exit status tells whether anything was wrong.
+Sections: kills, races, replays, restarts, refits, histories, power, disk, fuzz, hostile, million, writes,
+steady. The exit status tells whether anything was wrong.
 """
 
 from __future__ import annotations
@@ -215,6 +215,14 @@ def million(soak: Soak, kind: str) -> Found:
     )
 
 
+def writes(soak: Soak, kind: str) -> Found:
+    """The largest changes there are, and the longest write transaction so far after each."""
+    cases = soak.count(50_000)
+    found = load.long_writes(soak.url(kind), soak.place(), cases)
+    said = ", ".join(f"{what} {longest}" for what, longest in found.counts.items())
+    return f"{cases:,} cases of 50 people, longest transaction so far, ms of processor: {said}", found.wrong
+
+
 def steady(soak: Soak, kind: str) -> Found:
     """Half an hour of load."""
     seconds = max(1800 * soak.scale, 20.0)
@@ -238,6 +246,7 @@ SECTIONS: dict[str, tuple[Callable[[Soak, str], Found], tuple[str, ...]]] = {
     "fuzz": (fuzzing, _BOTH),
     "hostile": (hostile, ("sqlite",)),
     "million": (million, _BOTH),
+    "writes": (writes, _BOTH),
     "steady": (steady, _BOTH),
 }
 

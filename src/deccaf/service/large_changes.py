@@ -1,7 +1,8 @@
 """Files and plans that are too large for one write transaction on SQLite: written in pieces, seen whole.
 
 One large change at a time. What a process left behind that was killed is ended by the next one: a plan whose
-commit had begun is committed, a file that was not entered whole is taken out.
+commit had begun is committed, a file that was not entered whole is taken out, work that was on its way to
+others goes on.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
+import numpy as np
 import sqlalchemy as sa
 
 from deccaf.service.decide import committing, plans
 from deccaf.service.decide.plans import PlanRecord
 from deccaf.service.imports import case_import
 from deccaf.service.imports.case_import import Checked
+from deccaf.service.ledger import claims
 from deccaf.service.ledger.assignments import NewAssignment
 from deccaf.service.store import database, unfinished
 from deccaf.service.store.idempotency import Answer, Call, earlier, once, remember
@@ -49,7 +52,7 @@ class LargeChanges:
 
     def __init__(self, engine: sa.Engine, writer: Writer) -> None:
         self._engine, self._writer = engine, writer
-        self._turn = threading.Lock()
+        self._turn, self._rng = threading.Lock(), np.random.default_rng()
         self._takes_turns = engine.dialect.name == "sqlite"
 
     def commit_plan(self, call: Call, plan_id: int, answer: Callable[[PlanRecord], Any]) -> Answer:
@@ -109,8 +112,12 @@ class LargeChanges:
         with database.reading(self._engine, snapshot=False) as connection:
             left = unfinished.read_open(connection)
         for change in left:
-            if change.plan_id is None:
+            if change.import_id is not None:
                 self._take_out(change)
+                continue
+            if change.plan_id is None:
+                while self._write(partial(claims.release_piece, change=change, rng=self._rng)):
+                    pass
                 continue
             draft = self._read(partial(plans.open_draft, plan_id=change.plan_id))
             self._commit(change, islice(committing.new_assignments(draft), change.done, None))

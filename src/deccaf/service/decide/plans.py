@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from deccaf.service.decide.draft import Draft, pack, unpack
+from deccaf.service.decide.draft import Draft, unpack
 from deccaf.service.errors import conflict, not_found
 from deccaf.service.ledger import trail
 from deccaf.service.store import tables as t
@@ -34,8 +34,10 @@ class PlanRecord:
 _PLAN = sa.select(*[t.plans.c[name] for name in PlanRecord.__dataclass_fields__])
 
 
-def save_draft(connection: sa.Connection, shift_id: int, draft: Draft, actor: Actor, at: float) -> int:
-    """Keep a draft for others to look at, and to commit; its id."""
+def save_draft(
+    connection: sa.Connection, shift_id: int, draft: Draft, packed: bytes, actor: Actor, at: float
+) -> int:
+    """Keep a draft, and itself `packed`, for others to look at, and to commit; its id."""
     cases = len(draft.maker)
     made = connection.execute(
         sa.insert(t.plans)
@@ -47,7 +49,7 @@ def save_draft(connection: sa.Connection, shift_id: int, draft: Draft, actor: Ac
             created_at=at,
             cases=cases,
             summary=json.dumps(draft.summary),
-            payload=pack(draft),
+            payload=packed,
         )
         .returning(t.plans.c.id)
     ).scalar_one()

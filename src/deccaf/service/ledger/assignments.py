@@ -216,4 +216,4 @@ def loss_matrix(
 
 def numbers(values: Iterable[float | None]) -> str:
     """A JSON list with seven digits each: enough to see who won, a third of the bytes."""
-    return "[" + ",".join("null" if v is None else f"{v:.7g}" for v in values) + "]"
+    return "[" + ",".join(["null" if v is None else "%.7g" % v for v in values]) + "]"  # noqa: UP031

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,9 +19,12 @@ from deccaf.service.store import tables as t
 from deccaf.service.store import unfinished
 from deccaf.service.store.keys import Actor
 from deccaf.service.store.listing import from_json
+from deccaf.service.store.unfinished import Unfinished
 
 UNDECIDED = ("assigned", "claimed")
 """States of an assignment that somebody has still to decide."""
+RELEASED_AT_ONCE = 150
+"""Cases that are taken from somebody in one transaction on SQLite."""
 _FINISHED = ~unfinished.unfinished_plan()
 
 
@@ -204,14 +208,16 @@ def release_work(
     rng: np.random.Generator,
     *,
     begun: bool = False,
+    until: int | None = None,
 ) -> int:
     """Take cases that somebody has not begun, newest first, and give them to others; how many.
 
-    With `begun` those that they have in hand too. The caller has locked the shift.
+    With `begun` those that they have in hand too; with `until` only assignments up to that one. The caller
+    has locked the shift.
     """
-    c = t.assignments.c
-    states = UNDECIDED if begun else ("assigned",)
-    mine = sa.and_(c.shift_id == shift_id, c.maker == maker, c.state.in_(states))
+    mine = _open_work(shift_id, maker, begun)
+    if until is not None:
+        mine = sa.and_(mine, t.assignments.c.id <= until)
     taken = assignments.lock(connection, mine, count)
     if not taken:
         return 0
@@ -230,6 +236,57 @@ def release_work(
         items.append(ToPlace(live.case_id, _known(why.losses), live.machine_says, live.model_id, barred, aim))
     place_waiting(connection, at_desk, items, actor, at, rng)
     return len(taken)
+
+
+def release_all(
+    connection: sa.Connection,
+    shift_id: int,
+    maker: str,
+    reason: str,
+    actor: Actor,
+    at: float,
+    rng: np.random.Generator,
+    *,
+    begun: bool = False,
+) -> int:
+    """Take all open work from somebody; how much. On SQLite much of it goes in pieces, within a second."""
+    c = t.assignments.c
+    counted = sa.select(sa.func.count(), sa.func.max(c.id)).where(_open_work(shift_id, maker, begun))
+    count, last = connection.execute(counted).one()
+    if connection.dialect.name != "sqlite" or count <= RELEASED_AT_ONCE:
+        return release_work(connection, shift_id, maker, None, reason, actor, at, rng, begun=begun)
+    units = json.dumps({"maker": maker, "reason": reason, "begun": begun})
+    unfinished.begin(
+        connection, at, key_id=actor.key_id, request="", shift_id=shift_id, units=units, after_id=last
+    )
+    return int(count)
+
+
+def release_piece(connection: sa.Connection, change: Unfinished, rng: np.random.Generator) -> bool:
+    """The next cases of somebody whose work goes to others; whether any may be left."""
+    wanted, at = json.loads(change.units), time.time()
+    if change.shift_id is None or not unfinished.is_open(connection, change):
+        return False
+    desk.open_desk(connection, change.shift_id, at)
+    moved = release_work(
+        connection,
+        change.shift_id,
+        wanted["maker"],
+        RELEASED_AT_ONCE,
+        wanted["reason"],
+        Actor(change.key_id),
+        at,
+        rng,
+        begun=wanted["begun"],
+        until=change.after_id,
+    )
+    return moved == RELEASED_AT_ONCE or not unfinished.end(connection, change)
+
+
+def _open_work(shift_id: int, maker: str, begun: bool) -> sa.ColumnElement[bool]:
+    c = t.assignments.c
+    states = UNDECIDED if begun else ("assigned",)
+    return sa.and_(c.shift_id == shift_id, c.maker == maker, c.state.in_(states), _FINISHED)
 
 
 def read_queue(connection: sa.Connection, maker: str, most: int) -> Queue:

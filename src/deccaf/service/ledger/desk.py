@@ -36,8 +36,11 @@ class Desk:
 
     def row(self, losses: Mapping[str, float], excluded: Iterable[str]) -> Floats:
         """The losses in the desk's order; infinite for who may not get the case."""
-        barred = set(excluded)
-        return np.array([np.inf if m in barred else losses.get(m, np.inf) for m in self.makers])
+        row = np.array([losses.get(maker, np.inf) for maker in self.makers])
+        for maker in excluded:
+            if maker in self.makers:
+                row[self.makers.index(maker)] = np.inf
+        return row
 
 
 # Statements on the path of every case are built once: building one costs as much as running it.

@@ -117,7 +117,8 @@ def _choose(at_desk: Desk, item: ToPlace, rng: np.random.Generator) -> Placed | 
 
 
 def _by_maker(at_desk: Desk, row: Floats) -> dict[str, float | None]:
-    return {m: float(v) if np.isfinite(v) else None for m, v in zip(at_desk.makers, row, strict=True)}
+    values = [value if value < np.inf else None for value in row.tolist()]
+    return dict(zip(at_desk.makers, values, strict=True))
 
 
 def _write(

@@ -50,11 +50,14 @@ def move_limits(
         if wanted.lower is not None:
             raise invalid("lower-above-capacity", f"lower is {lower}, capacity {capacity}")
         lower = capacity
+    unfinished.stop_releases(connection, maker, shift_id)
     connection.execute(sa.update(t.roster).where(here).values(absent=True))  # nothing comes while work leaves
     moved = 0
     if wanted.release:
         excess = None if absent else max(row.used - capacity, 0) if capacity is not None else 0
-        if excess is None or excess > 0:
+        if excess is None and (capacity is None or capacity >= row.used):
+            moved = claims.release_all(connection, shift_id, maker, "roster changed", who, at, rng)
+        elif excess is None or excess > 0:  # all at once: the new limit holds from now on
             moved = claims.release_work(connection, shift_id, maker, excess, "roster changed", who, at, rng)
     used = row.used - moved
     if capacity is not None and used > capacity:
@@ -84,15 +87,15 @@ def change_expert(
     """
     unfinished.wait_for_plans(connection)
     found = people.change_expert(connection, name, display, active, who, at)
+    if active is True:
+        unfinished.stop_releases(connection, name)
     if active is not False:
         return found, 0
     released, done = 0, set[int]()
     while left := _shifts_of(connection, name, at) - done:
         for shift_id in sorted(left):
             desk.open_desk(connection, shift_id, at)  # whoever is giving cases out in it has finished
-            released += claims.release_work(
-                connection, shift_id, name, None, "out of use", who, at, rng, begun=True
-            )
+            released += claims.release_all(connection, shift_id, name, "out of use", who, at, rng, begun=True)
         done |= left
     return found, released
 

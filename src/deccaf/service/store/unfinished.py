@@ -4,6 +4,8 @@ SQLite has one writer: whoever enters 50,000 rows at once holds everybody up. So
 plan, is written piece by piece, and a row of `unfinished` says so until the last piece. Whoever reads
 meanwhile sees the ledger without it: `mask` puts views in place of the tables, for this one transaction.
 Whoever writes leaves its rows alone (`unfinished_plan`, `unfinished_import`) or waits (`wait_for_plans`).
+The open work of somebody who is absent or out of use goes to others in pieces too (`claims.release_all`):
+each case of it is always whole, and nothing is hidden.
 
 On PostgreSQL a large change is one transaction, which nobody sees before its end, and there is no such row.
 """
@@ -25,6 +27,10 @@ PIECE = 500
 """Rows of a large change that are written together."""
 _AT_ONCE = 500
 _OPEN = sa.select(t.unfinished)
+_HIDDEN = (
+    "SELECT import_id, plan_id, shift_id, units FROM unfinished "
+    "WHERE import_id IS NOT NULL OR plan_id IS NOT NULL"
+)
 
 
 class StillEnteringError(RefusedError):
@@ -46,11 +52,11 @@ class Unfinished:
     shift_id: int | None
     pricing_id: int | None
     units: str
-    """Capacity that was taken for it, by maker, as JSON."""
+    """Capacity that was taken for a plan, by maker; or whose work goes to others, and why. As JSON."""
     done: int
     """How many of its cases are written."""
     after_id: int
-    """Its cases have larger ids."""
+    """The cases of a file have larger ids; the assignments that are released have none larger."""
     lost: int
     """Cases of a file that others have entered meanwhile."""
     idempotency_key: str | None
@@ -87,6 +93,22 @@ def end(connection: sa.Connection, change: Unfinished) -> bool:
     """From now on everybody sees it; False: somebody else has ended it."""
     gone = connection.execute(sa.delete(t.unfinished).where(t.unfinished.c.id == change.id))
     return gone.rowcount == 1
+
+
+def is_open(connection: sa.Connection, change: Unfinished) -> bool:
+    """Whether it has not ended, and nobody has stopped it."""
+    query = sa.select(t.unfinished.c.id).where(t.unfinished.c.id == change.id)
+    return connection.execute(query).first() is not None
+
+
+def stop_releases(connection: sa.Connection, maker: str, shift_id: int | None = None) -> None:
+    """Somebody is back, or their place changes once more: what they still have stays with them."""
+    if connection.dialect.name != "sqlite":
+        return
+    for change in read_open(connection):
+        is_release = change.plan_id is None and change.import_id is None
+        if is_release and json.loads(change.units)["maker"] == maker and shift_id in (None, change.shift_id):
+            end(connection, change)
 
 
 def unfinished_plan() -> sa.ColumnElement[bool]:
@@ -142,7 +164,7 @@ def mask(connection: sa.Connection) -> None:
     Views of the temporary schema come before tables of the same name; the end of the transaction takes them
     away.
     """
-    row = connection.exec_driver_sql("SELECT import_id, plan_id, shift_id, units FROM unfinished").first()
+    row = connection.exec_driver_sql(_HIDDEN).first()
     if row is not None:
         views = _of_import(int(row[0])) if row[1] is None else _of_plan(int(row[1]), int(row[2]), row[3])
         for name, view in views.items():

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from deccaf.data.config import ConstraintsTable, CostsTable
 from deccaf.service.decide import drafting, plans
-from deccaf.service.decide.draft import Draft
+from deccaf.service.decide.draft import Draft, pack
 from deccaf.service.decide.plans import PlanRecord
 from deccaf.service.ledger import shifts
 from deccaf.service.store.fields import CaseId, Maker, Strict
@@ -66,16 +66,16 @@ async def draft_plan(
         shift = shifts.need_current(connection, time.time()) if wanted.shift is None else wanted.shift
         return drafting.waiting_cases(connection, shift, wanted.case_ids)
 
-    def draft() -> tuple[int, Draft]:
+    def draft() -> tuple[int, Draft, bytes]:
         waiting = here.read(look)
         drafted = drafting.make_draft(
             waiting, here.models.active, wanted.constraints, wanted.costs, wanted.strict, wanted.lot
         )
-        return waiting.shift_id, drafted
+        return waiting.shift_id, drafted, pack(drafted)
 
-    def change(connection: sa.Connection, at: float, made: tuple[int, Draft]) -> dict[str, Any]:
-        shift, drafted = made
-        plan = plans.save_draft(connection, shift, drafted, who, at)
+    def change(connection: sa.Connection, at: float, made: tuple[int, Draft, bytes]) -> dict[str, Any]:
+        shift, drafted, packed = made
+        plan = plans.save_draft(connection, shift, drafted, packed, who, at)
         return {"id": plan, "state": "draft", "shift": shift, **drafted.summary}
 
     return send(await here.prepared_change(await call_of(request, who, key), draft, change, 201))

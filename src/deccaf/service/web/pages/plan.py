@@ -9,7 +9,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
 from deccaf.service.decide import drafting, plans
-from deccaf.service.decide.draft import DraftedCase
+from deccaf.service.decide.draft import DraftedCase, pack
 from deccaf.service.decide.plans import PlanRecord
 from deccaf.service.errors import not_found
 from deccaf.service.ledger import shifts
@@ -36,8 +36,9 @@ async def draft(request: Request, here: Here, visitor: LeadHere) -> Response:
 
     waiting = await to_thread.run_sync(here.read, look)
     drafted = await to_thread.run_sync(lambda: drafting.make_draft(waiting, here.models.active, lot=lot))
+    packed = await to_thread.run_sync(pack, drafted)
     made = await here.writer.run(
-        lambda c: plans.save_draft(c, waiting.shift_id, drafted, visitor.actor, time.time())
+        lambda c: plans.save_draft(c, waiting.shift_id, drafted, packed, visitor.actor, time.time())
     )
     return go(f"/plans/{made}")
 
