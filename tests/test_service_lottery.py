@@ -24,15 +24,15 @@ def test_the_chances_are_those_of_many_draws(room: list[int], near_ties: bool) -
     rng = np.random.default_rng(0)
     found = np.zeros((20, 4))
     told, share = np.zeros(3), np.zeros(20)
-    draws = 4_000
+    draws = 2_000
     for _ in range(draws):
         lots = draw_lottery(allowed, np.array(room), 0.3, rng, cost)
         found[np.arange(20), lots.maker] += 1 / draws  # the last column: none
         told, share = told + lots.chance / draws, share + lots.share / draws
         assert (np.bincount(lots.maker[lots.maker >= 0], minlength=3) <= room).all()
-    np.testing.assert_allclose(1 - found[:, 3], share, atol=0.03)
-    np.testing.assert_allclose(found[1:, :3].mean(axis=0), share[1:].mean() * told, atol=0.005)
-    np.testing.assert_allclose(found[1:, :3], share[1:, None] * told, atol=0.03)
+    np.testing.assert_allclose(1 - found[:, 3], share, atol=0.045)
+    np.testing.assert_allclose(found[1:, :3].mean(axis=0), share[1:].mean() * told, atol=0.01)
+    np.testing.assert_allclose(found[1:, :3], share[1:, None] * told, atol=0.045)
     assert (share[0] == 0) == (room[1] > 0)
 
 

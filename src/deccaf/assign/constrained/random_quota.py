@@ -14,7 +14,7 @@ from deccaf.errors import CapacityError, ConfigError
 
 _FLOOR = 0.1
 """Part of the even chance that every case keeps."""
-_CHEAPEST = 4.0
+_CHEAPEST = 2.0
 """Most draws fall on the cheapest cases: so many times as many as are drawn."""
 _MOST = 0.5
 
