@@ -24,7 +24,7 @@ from deccaf.service.imports.case_import import Checked, Expected, RowError, shor
 from deccaf.service.ledger import assignments, labels, people, shifts
 from deccaf.service.ledger.assignments import NewAssignment, numbers
 from deccaf.service.store import tables as t
-from deccaf.service.store.fields import LONGEST_CLASS, MAKER
+from deccaf.service.store.fields import LONGEST_CLASS, MAKER, is_name
 from deccaf.service.store.keys import Actor
 
 TEAM = "team"
@@ -166,7 +166,8 @@ def _errors(frame: pd.DataFrame) -> list[RowError]:
             for row in np.flatnonzero(long.fillna(False).to_numpy(bool)).tolist():
                 message = f"is longer than {LONGEST_CLASS} characters"
                 errors.append(RowError(row + 1, shortened(ids.iloc[row]), name, message))
-    odd = frame["expert_id"].notna() & ~frame["expert_id"].astype("str").str.fullmatch(MAKER.strip("^$"))
+    people = frame["expert_id"].astype("str")
+    odd = frame["expert_id"].notna() & ~people.map({name: is_name(name, MAKER) for name in people.unique()})
     odd |= frame["expert_id"].astype("str") == MACHINE
     for row in np.flatnonzero(odd.fillna(False).to_numpy(bool)).tolist():
         errors.append(RowError(row + 1, shortened(ids.iloc[row]), "expert_id", "is no name for a person"))
