@@ -37,6 +37,8 @@ def http_of(request: Request, shift: int) -> tuple[str, str, str, str]:
             path, body = f"/v1/cases/{args['name']}/decision", {"decision": args["decision"], **person}
         case "hand_back":
             path, body = f"/v1/cases/{args['name']}/hand-back", person
+        case "undo" | "park" | "take_up" | "extend":
+            path, body = f"/v1/cases/{args['name']}/{request.kind.replace('_', '-')}", person
         case "plan":
             path, body = "/v1/plans", {"shift": shift, "case_ids": args["names"]}
         case "commit" | "discard":
@@ -80,9 +82,19 @@ def read_record(connection: sa.Connection, prefix: str, shift: int, known: Mappi
 def _cases(connection: sa.Connection, prefix: str) -> dict[str, Any]:
     k, a, d, w = t.cases.c, t.assignments.c, t.decisions.c, t.labels.c
     live = _rows(
-        connection, a["case_id", "maker", "state"], a.state.in_(t.LIVE), a.case_id.startswith(prefix)
+        connection,
+        a["case_id", "maker", "state", "parked_until"],
+        a.state.in_(t.LIVE),
+        a.case_id.startswith(prefix),
     )
-    holds = {case: (maker, state) for case, maker, state in live}
+    holds = {case: (maker, state) for case, maker, state, _ in live}
+    parked = {case for case, _, state, until in live if until is not None and state != "decided"}
+    undone: dict[str, list[Any]] = {}
+    u = t.undone.c
+    for _, case, decision in sorted(
+        _rows(connection, u["id", "case_id", "decision"], u.case_id.startswith(prefix))
+    ):
+        undone.setdefault(case, []).append(json.loads(decision))
     decided = dict(_rows(connection, d["case_id", "decision"], d.case_id.startswith(prefix)))
     trails: dict[str, list[Any]] = {}
     for _, case, label in sorted(
@@ -98,7 +110,9 @@ def _cases(connection: sa.Connection, prefix: str) -> dict[str, Any]:
             said = [*said, f"but the case says {label!r}"]
         decision = json.loads(decided.get(case, "null"))
         barred = sorted(json.loads(excluded))
-        found[case] = (status, *holds.get(case, (None, None)), barred, decision, tuple(said))
+        held = holds.get(case, (None, None))
+        aside = (case in parked, tuple(undone.get(case, [])))
+        found[case] = (status, *held, barred, decision, tuple(said), *aside)
     return found
 
 

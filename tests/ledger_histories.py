@@ -267,7 +267,7 @@ class History(RuleBasedStateMachine):
         name, maker = focus
         args: dict[str, Any] = getattr(self, f"_{kind}")(rng, name, maker)
         client = "lead"
-        if maker == self.people[0] and kind in ("next_case", "decide", "hand_back"):
+        if maker == self.people[0] and kind in PERSONAL:
             client = rng.choice(["lead", maker])
         return Request(kind, args, client)
 
@@ -325,6 +325,8 @@ class History(RuleBasedStateMachine):
 
     def _hand_back(self, rng: random.Random, name: str, maker: str) -> dict[str, Any]:
         return {"name": name, "maker": maker}
+
+    _undo = _park = _take_up = _extend = _hand_back
 
     def _plan(self, rng: random.Random, name: str, maker: str) -> dict[str, Any]:
         cases = self.ledgers[0].cases
@@ -426,6 +428,10 @@ KINDS = (
     *["next_case"] * 3,
     *["decide"] * 3,
     *["hand_back"] * 3,
+    *["undo"] * 3,
+    *["park"] * 2,
+    *["take_up"] * 2,
+    "extend",
     *["plan"] * 3,
     *["commit"] * 4,
     "discard",
@@ -436,6 +442,8 @@ KINDS = (
     "team",
     "activate",
 )
+PERSONAL = ("next_case", "decide", "hand_back", "undo", "park", "take_up", "extend")
+"""What a reviewer may ask for too."""
 CLASHES: tuple[tuple[str, ...], ...] = (
     ("next_case", "next_case", "next_case"),
     ("next_case", "next_case", "decide"),
@@ -463,6 +471,15 @@ CLASHES: tuple[tuple[str, ...], ...] = (
     ("decide", "person"),
     ("case", "shift"),
     ("label", "activate"),
+    ("undo", "undo", "next_case"),
+    ("undo", "label"),
+    ("undo", "decide", "next_case"),
+    ("undo", "person"),
+    ("undo", "expire"),
+    ("park", "next_case", "take_up"),
+    ("park", "roster"),
+    ("take_up", "hand_back"),
+    ("extend", "expire"),
 )
 
 

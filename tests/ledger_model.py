@@ -94,6 +94,10 @@ class Case:
     """When it was given to its maker: queues are worked through in this order."""
     decision: Any = None
     labels: list[Any] = field(default_factory=list)
+    parked: bool = False
+    undone: list[Any] = field(default_factory=list)
+    when: int = 0
+    """When it was decided by a person: only the last decision can be taken back."""
 
 
 @dataclass
@@ -158,7 +162,16 @@ class Ledger:
     def view(self) -> tuple[dict[str, Any], dict[str, Any], dict[int, str]]:
         """What must be on record: of cases, seats and plans."""
         cases = {
-            name: (c.status, c.maker, c.state, sorted(c.excluded), c.decision, tuple(c.labels))
+            name: (
+                c.status,
+                c.maker,
+                c.state,
+                sorted(c.excluded),
+                c.decision,
+                tuple(c.labels),
+                c.parked,
+                tuple(c.undone),
+            )
             for name, c in self.cases.items()
         }
         seats = {name: (s.capacity, s.used, s.absent) for name, s in self.seats.items()}
@@ -208,7 +221,11 @@ class Ledger:
     def next_case(self, maker: str, **_: Any) -> Any:
         mine = [(c.turn, name) for name, c in self.cases.items() if c.maker == maker]
         for state in ("claimed", "assigned"):
-            found = sorted((turn, name) for turn, name in mine if self.cases[name].state == state)
+            found = sorted(
+                (turn, name)
+                for turn, name in mine
+                if self.cases[name].state == state and not self.cases[name].parked
+            )
             if found:
                 self.cases[found[0][1]].state = "claimed"
                 return 200, {"case_id": found[0][1], "status": "assigned"}
@@ -218,6 +235,7 @@ class Ledger:
         self._check_class(decision)
         case = self._theirs(name, maker)
         case.status, case.state, case.decision = "decided", "decided", decision
+        case.parked, case.when = False, self._next()
         return 200, {"case_id": name, "status": "decided", "maker": maker, "decision": decision}
 
     def hand_back(self, name: str, maker: str, answer: Answer, **_: Any) -> Any:
@@ -227,6 +245,38 @@ class Ledger:
             ("case_id", "status", "maker") if "maker" in answer.body else ("case_id",)
         )  # a lead is told more
         return 200, {key: fields.get(key) for key in told}
+
+    def undo(self, name: str, maker: str, **_: Any) -> Any:
+        if name not in self.cases:
+            raise RefusedError(404, "not-found")
+        case = self.cases[name]
+        theirs = [c.when for c in self.cases.values() if c.maker == maker and c.state == "decided"]
+        if case.maker != maker or case.state != "decided" or case.labels or case.when < max(theirs):
+            raise RefusedError(409, "not-decided")
+        if not self.seats[maker].active:
+            raise RefusedError(409, "out-of-use")
+        self._put_down(maker)
+        case.undone.append(case.decision)
+        case.status, case.state, case.decision = "assigned", "claimed", None
+        return 200, {"case_id": name, "status": "assigned"}
+
+    def park(self, name: str, maker: str, **_: Any) -> Any:
+        case = self._theirs(name, maker)
+        case.state, case.parked = "assigned", True
+        return 200, {"case_id": name, "status": "assigned"}
+
+    def take_up(self, name: str, maker: str, **_: Any) -> Any:
+        case = self._theirs(name, maker)
+        self._put_down(maker)
+        case.state, case.parked = "claimed", False
+        return 200, {"case_id": name, "status": "assigned"}
+
+    def extend(self, name: str, maker: str, **_: Any) -> Any:
+        if name not in self.cases:
+            raise RefusedError(404, "not-found")
+        if self.cases[name].maker != maker or self.cases[name].state != "claimed":
+            raise RefusedError(409, "not-claimed")
+        return 200, {"case_id": name, "status": "assigned"}
 
     def plan(self, names: Sequence[str], answer: Answer, seen: Seen) -> Any:
         if not self.is_open:
@@ -336,6 +386,14 @@ class Ledger:
             raise RefusedError(409, "not-assigned")
         return case
 
+    def _put_down(self, maker: str) -> None:
+        for name in self._held(maker, "claimed"):
+            self.cases[name].state = "assigned"
+
+    def _next(self) -> int:
+        self.turn += 1
+        return self.turn
+
     def _draft(self, number: int) -> Plan:
         if number not in self.plans:
             raise RefusedError(404, "not-found")
@@ -352,7 +410,7 @@ class Ledger:
         assert case.maker is not None
         self.seats[case.maker].used -= 1
         case.excluded = list(dict.fromkeys([*case.excluded, case.maker]))
-        case.status, case.maker, case.state = "waiting", None, None
+        case.status, case.maker, case.state, case.parked = "waiting", None, None, False
         return self._place(name)
 
     def _place(self, name: str) -> Any:
@@ -371,9 +429,8 @@ class Ledger:
 
     def _give(self, name: str, maker: str) -> None:
         case = self.cases[name]
-        self.turn += 1
         self.seats[maker].used += 1
-        case.maker, case.state, case.status, case.turn = maker, "assigned", "assigned", self.turn
+        case.maker, case.state, case.status, case.turn = maker, "assigned", "assigned", self._next()
         if maker == MACHINE and case.says is not None:
             case.state, case.status, case.decision = "decided", "decided", case.says
 

@@ -232,6 +232,9 @@ def test_a_reviewer_needs_no_mouse_and_the_lead_sees_the_numbers_change(browser:
     page.wait_for_load_state("load")
     first = page.locator("h2").first.inner_text()
     page.keyboard.press("b")
+    expect(page.locator("#reason")).to_be_focused()
+    page.keyboard.type("I know her")
+    page.keyboard.press("Enter")
     expect(page.locator("h2").first).not_to_have_text(first)
     expect(given_out).not_to_have_text(before)  # the page asks again by itself
     assert page.wrong == lead.wrong == []  # type: ignore[attr-defined]

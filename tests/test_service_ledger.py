@@ -155,6 +155,8 @@ def test_the_record_can_only_grow(engine: sa.Engine, table: str) -> None:
             .returning(t.models.c.id)
         ).scalar_one()
         connection.execute(sa.insert(t.activations).values(model_id=model, key_id=key, kind="activate", at=0))
+        undone = {"case_id": "a", "maker": "ann", "decision": "1", "decided_at": 1.0, "at": 2.0}
+        connection.execute(sa.insert(t.undone).values(**undone))
     for change in (f"UPDATE {table} SET at = 0", f"DELETE FROM {table}"):
         with pytest.raises(sa.exc.DBAPIError, match="append-only"), database.writing(engine) as connection:
             connection.execute(sa.text(change))

@@ -78,6 +78,15 @@ def calls(desk: World, folder: Path) -> Iterator[Call]:
     yield Call(("POST", "/v1/queue/next"), body={"expert": "ann"})
     decision = {"decision": 1, "expert": "ann"}
     yield Call(("POST", "/v1/cases/{case_id}/decision"), "/v1/cases/a/decision", decision)
+    mine = {"expert": "ann"}
+    yield Call(("POST", "/v1/cases/{case_id}/note"), "/v1/cases/a/note", {"text": "a note", **mine})
+    for name in ("u", "ü/ 2"):
+        post("/v1/cases", json=case(name, ann=0.1))
+    yield Call(("POST", "/v1/cases/{case_id}/park"), "/v1/cases/%C3%BC%2F%202/park", {"reason": "?", **mine})
+    yield Call(("POST", "/v1/cases/{case_id}/take-up"), "/v1/cases/%C3%BC%2F%202/take-up", mine)
+    yield Call(("POST", "/v1/cases/{case_id}/extend"), "/v1/cases/%C3%BC%2F%202/extend", mine)
+    post("/v1/cases/u/decision", json=decision)
+    yield Call(("POST", "/v1/cases/{case_id}/undo"), "/v1/cases/u/undo", mine)
     post("/v1/cases", json=case("e", ann=0.1, bob=0.2))
     yield Call(("POST", "/v1/cases/{case_id}/hand-back"), "/v1/cases/e/hand-back", {"expert": "ann"})
     yield Call(("POST", "/v1/plans"), body={"case_ids": ["b", "c"]})
@@ -91,6 +100,10 @@ def calls(desk: World, folder: Path) -> Iterator[Call]:
     yield Call(("POST", "/v1/models/roll-back"))
     yield Call(("POST", "/v1/models/{model_id}/notes"), f"/v1/models/{other}/notes", {"text": "tried"})
     yield Call(("POST", "/v1/models/refit"), body={"name": "r"})
+    yield Call(("PUT", "/v1/display"), body={"machine": {"default": "after"}})
+    post("/v1/cases", json=case("f", bob=0.1))
+    first = {"decision": 1, "expert": "bob"}
+    yield Call(("POST", "/v1/cases/{case_id}/first-answer"), "/v1/cases/f/first-answer", first)
     yield Call(("PUT", "/v1/settings"), body={"costs": {"false_positive": 0.1, "false_negative": 1.0}})
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 
 from deccaf.backtest.results import Backtest, Hidden
 from deccaf.backtest.verdict import HISTORY, OURS
+from deccaf.data.amounts import cost, named
 from deccaf.data.files import write_frame, write_text
 from deccaf.evaluate.fairness import ACCURACY, BINARY, COST
 from deccaf.evaluate.measures import POOLED, ece, log_loss, measure_by_expert, reliability, roc_auc
@@ -51,7 +52,10 @@ def backtest_report(found: Backtest, title: str = "Backtest") -> Report:
         figures=(
             (found.verdict.kind, "verdict, against the best without deccaf"),
             (f"{found.test_cases:,}", "test cases"),
-            (f"{mine['cost']:.2f}", "cost of errors and reviews per 100 cases with deccaf"),
+            (
+                cost(mine["cost"], found.verdict.unit, 2),
+                "cost of errors and reviews per 100 cases with deccaf",
+            ),
             (f"{mine['deferred']:.0%}", "of the cases given to people"),
         ),
         footer=f"deccaf backtest: {found.folds} split(s), {found.train_cases:,} training cases on average.",
@@ -112,7 +116,8 @@ def _costs_section(found: Backtest) -> Section:
     shown = cost_table(found)
     for name in ("cost per 100", "low", "high"):
         shown[name] = shown[name].map("{:.2f}".format)
-    note = f"Cost of errors and reviews per 100 cases with 95 % intervals; '{HISTORY}' is what the log says."
+    what = named("Cost of errors and reviews per 100 cases", found.verdict.unit)
+    note = f"{what}, with 95 % intervals; '{HISTORY}' is what the log says."
     if not found.known:
         note += " Estimates are doubly robust; deccaf's from the log alone (inverse propensity) stands beside"
         note += ", and that from cases given by lot alone where there are enough."
@@ -140,7 +145,7 @@ def cost_figure(found: Backtest) -> Figure:
         )  # fmt: skip
     axes.set_yticks(places, list(table.index))
     axes.set_ylim(-0.6, len(table) - 0.2)
-    axes.set_xlabel("Cost per 100 cases, with 95 % intervals")
+    axes.set_xlabel(f"{named('Cost per 100 cases', found.verdict.unit)}, with 95 % intervals")
     axes.grid(visible=False, axis="y")
     return figure
 
@@ -159,7 +164,8 @@ def _curve_section(found: Backtest) -> Section:
     )
     return Section(
         title="How much the team's hours are worth",
-        text=f"Cost is least at {best['hours']:.0%} of the hours {whose}: {best['cost']:.2f} per 100 cases, "
+        text=f"Cost is least at {best['hours']:.0%} of the hours {whose}: "
+        f"{cost(best['cost'], found.verdict.unit, 2)} per 100 cases, "
         f"with {best['deferred']:.0%} of the cases given to people; the plan above has "
         f"{found.capacity_share:.0%} of those hours.",
         table=table,
@@ -173,7 +179,9 @@ def curve_figure(found: Backtest) -> Figure:
     """Cost against hours of the team, with the machine and today's practice on it."""
     curve, past = found.curve, found.costs.loc[HISTORY]
     low = curve["cost"].iloc[0] - curve["cost"].min()
-    figure, axes = figures.canvas(f"The team's hours save up to {low:.2f} per 100 cases over none")
+    figure, axes = figures.canvas(
+        f"The team's hours save up to {cost(low, found.verdict.unit, 2)} per 100 cases over none"
+    )
     axes.fill_between(
         curve["hours"], curve["low"], curve["high"], color=figures.BLUE, alpha=0.13, linewidth=0
     )
@@ -196,7 +204,7 @@ def curve_figure(found: Backtest) -> Figure:
     axes.set(
         xlabel="Hours of the team, as a share of the roster" if found.roster
         else "Hours of the team, as a share of what it really worked",
-        ylabel="Cost per 100 cases, with 95 % intervals",
+        ylabel=f"{named('Cost per 100 cases', found.verdict.unit)}, with 95 % intervals",
     )  # fmt: skip
     figures.percent(axes.xaxis)
     axes.set_ylim(bottom=0.0)
@@ -206,7 +214,8 @@ def curve_figure(found: Backtest) -> Figure:
 def _ratio_section(found: Backtest) -> Section:
     table = found.ratios
     holds = bool((table["low"] > 0).all())
-    ends = f"from {table['saved'].min():.2f} to {table['saved'].max():.2f} per 100 cases"
+    most = cost(table["saved"].max(), found.verdict.unit, 2)
+    ends = f"from {table['saved'].min():.2f} to {most} per 100 cases"
     other = table[table["ratio"] != 1.0]
     shown = pd.DataFrame(
         {

@@ -152,13 +152,14 @@ def collected(
     options: Options,
     share: float,
     notes: tuple[str, ...],
+    unit: str = "",
 ) -> Backtest:
-    """One result from all splits."""
+    """One result from all splits; `unit` is what costs are counted in."""
     one = _Together(tested, history, options)
     costs, savings = one.costs(), one.savings()
     people = len(history.log.experts)
     verdict = verdict_of(
-        costs, savings, one.cases, worth=options.worth, effective=one.effective, experts=people
+        costs, savings, one.cases, worth=options.worth, effective=one.effective, experts=people, unit=unit
     )
     best = best_simple(costs)
     return Backtest(

@@ -79,7 +79,7 @@ def backtest(history: History, config: Config, options: Options, step: Step = la
         tested.append(desk.test(part, lambda text, where=where: step(where + text)))  # type: ignore[misc]
     step("Intervals and bounds")
     each = [
-        collected(one, history, ready.split, options, share, (*notes, *desk.notes()))
+        collected(one, history, ready.split, options, share, (*notes, *desk.notes()), config.costs.unit)
         for one in zip(*tested, strict=True)
     ]
     return each[0] if len(each) == 1 else bounded(*each)

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from deccaf.backtest.policies import BLIND
+from deccaf.data.amounts import cost
 from deccaf.evaluate.off_policy import FEWEST
 
 Kind = Literal["gain", "no gain", "cannot tell"]
@@ -44,11 +45,13 @@ class Comparison:
     """What the estimate rests on; None where outcomes are known."""
     more_cases: int | None
     """How many more test cases would tell, where these cannot."""
+    unit: str = ""
+    """What costs are counted in; empty: nobody has named it."""
 
     @property
     def amounts(self) -> str:
         """The saving with its interval."""
-        return f"{self.saved:.2f} per 100 ({self.low:.2f} to {self.high:.2f})"
+        return f"{cost(self.saved, self.unit, 2)} per 100 ({self.low:.2f} to {self.high:.2f})"
 
     @property
     def why_not(self) -> str:
@@ -58,7 +61,7 @@ class Comparison:
             return (
                 f"it rests on {self.effective_cases:.0f} effective cases, and {FEWEST:.0f} are needed{more}"
             )
-        return f"a gain worth having is {self.worth:.2f} or more{more}"
+        return f"a gain worth having is {cost(self.worth, self.unit, 2)} or more{more}"
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,8 @@ class Verdict:
     cost: float
     low: float
     high: float
+    unit: str = ""
+    """What costs are counted in; empty: nobody has named it."""
 
     @property
     def headline(self) -> str:
@@ -93,15 +98,16 @@ class Verdict:
 def compare(
     other: str,
     saving: pd.Series,
-    cost: float,
+    its_cost: float,
     cases: int,
     *,
     worth: float,
     effective: float | None = None,
+    unit: str = "",
 ) -> Comparison:
     """Which of the three it is; `saving` has `saved`, `low` and `high`."""
     saved, low, high = (float(saving[name]) for name in ("saved", "low", "high"))
-    least = worth * cost
+    least = worth * its_cost
     few = effective is not None and effective < FEWEST
     kind: Kind = "cannot tell"
     if not few and high < least:
@@ -116,7 +122,7 @@ def compare(
         if few and effective:
             needed = max(needed, cases * FEWEST / effective)
         more = _rounded(needed - cases) if math.isfinite(needed) and effective != 0 else None
-    return Comparison(other, kind, saved, low, high, cost, least, effective, more)
+    return Comparison(other, kind, saved, low, high, its_cost, least, effective, more, unit)
 
 
 def verdict_of(
@@ -127,15 +133,18 @@ def verdict_of(
     worth: float,
     effective: float | None,
     experts: int = 2,
+    unit: str = "",
 ) -> Verdict:
     """The verdict from the costs by policy and the savings against each; one expert leaves no choice."""
 
     def against(name: str) -> Comparison:
-        cost = float(costs["cost"][name])
-        return compare(name, savings.T[name], cost, cases, worth=worth, effective=effective)
+        theirs = float(costs["cost"][name])
+        return compare(name, savings.T[name], theirs, cases, worth=worth, effective=effective, unit=unit)
 
     mine = costs.loc[OURS]
-    sentences = [f"deccaf: {mine['cost']:.2f} per 100 cases ({mine['low']:.2f} to {mine['high']:.2f})."]
+    sentences = [
+        f"deccaf: {cost(mine['cost'], unit, 2)} per 100 cases ({mine['low']:.2f} to {mine['high']:.2f})."
+    ]
     found: list[Comparison] = []
     best = best_simple(costs)
     if best is not None:
@@ -151,7 +160,10 @@ def verdict_of(
         found[0].kind,
         tuple(sentences),
         tuple(found),
-        *(float(costs[name][OURS]) for name in ("cost", "low", "high")),
+        cost=float(costs["cost"][OURS]),
+        low=float(costs["low"][OURS]),
+        high=float(costs["high"][OURS]),
+        unit=unit,
     )
 
 
@@ -162,9 +174,10 @@ def open_verdict(middle: Verdict, ends: Sequence[Verdict], table: pd.DataFrame) 
     saved = table.loc[other]
     tells = "" if kind != "cannot tell" else ": whether that is a gain cannot be told without their truth"
     sentences = (
-        f"deccaf: {mine['cost_low']:.2f} to {mine['cost_high']:.2f} per 100 cases; nobody saw the truth of "
-        "rejected cases, so costs can only be bounded.",
-        f"It saves {saved['saved_low']:.2f} to {saved['saved_high']:.2f} per 100 against {other}{tells}.",
+        f"deccaf: {mine['cost_low']:.2f} to {cost(mine['cost_high'], middle.unit, 2)} per 100 cases; "
+        "nobody saw the truth of rejected cases, so costs can only be bounded.",
+        f"It saves {saved['saved_low']:.2f} to {cost(saved['saved_high'], middle.unit, 2)} per 100 against "
+        f"{other}{tells}.",
         "With the truths in the middle of what is possible:",
     )
     return replace(
@@ -189,7 +202,7 @@ def _best(found: Comparison) -> str:
     if found.kind == "no gain":
         return (
             f"No gain over {found.other}, the best without it: the difference is {found.amounts}, and a gain "
-            f"worth having would be {found.worth:.2f}."
+            f"worth having would be {cost(found.worth, found.unit, 2)}."
         )
     return (
         f"Cannot tell whether it saves anything against {found.other}, the best without it: the difference "
@@ -213,7 +226,8 @@ def _among(found: Comparison) -> str:
     if found.kind == "no gain":
         return (
             "No gain from choosing among the experts: giving each case to whoever has room costs the same "
-            f"(difference {found.amounts}, and a gain worth having would be {found.worth:.2f})."
+            f"(difference {found.amounts}, and a gain worth having would be "
+            f"{cost(found.worth, found.unit, 2)})."
         )
     return (
         f"Cannot tell whether choosing among the experts saves anything: the difference is {found.amounts}; "

@@ -11,6 +11,7 @@ import pandas as pd
 import typer
 
 from deccaf.cli.common import JsonOption, KeyOption, c_output_on_stderr, read_key, say, show_table, steps
+from deccaf.data.amounts import cost
 from deccaf.data.capacity import Capacity
 from deccaf.data.config import Config
 from deccaf.data.costs import MACHINE
@@ -291,13 +292,17 @@ def _show_one(answer: WhatIf) -> None:
     names = {"now": "cases now", "then": "cases then"}
     show_table(table.rename(columns=names), title=f"What if {answer.scenario.name}", as_json=False)
     then, kept = answer.then.summary.cost, answer.kept
-    worth = f"saves {answer.saves:,.4f}" if answer.saves >= 0 else f"costs {-answer.saves:,.4f} more"
+    unit = answer.then.summary.unit
+    saved = cost(abs(answer.saves), unit, 4)
+    worth = f"saves {saved}" if answer.saves >= 0 else f"costs {saved} more"
     if np.isnan(kept):
-        said = f"expected cost {then:,.4f} planned for it"
+        said = f"expected cost {cost(then, unit, 4)} planned for it"
     elif answer.scenario.costs:
-        said = f"expected cost {kept:,.4f} with the plan as it is, {then:,.4f} planned for it: {worth}"
+        said = (
+            f"expected cost {cost(kept, unit, 4)} with the plan as it is, {then:,.4f} planned for it: {worth}"
+        )
     else:
-        said = f"expected cost {kept:,.4f} now, {then:,.4f} then: {worth}"
+        said = f"expected cost {cost(kept, unit, 4)} now, {then:,.4f} then: {worth}"
     if answer.scenario.costs and answer.then.summary.terms is not None:
         print(f"costs then: {answer.then.summary.terms.words()}")
     print(f"{said}; {answer.moved:,} cases move")

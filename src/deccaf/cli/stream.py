@@ -15,6 +15,7 @@ import typer
 
 from deccaf.cli.assign import with_costs_of
 from deccaf.cli.common import KeyOption, read_key, say
+from deccaf.data.amounts import cost
 from deccaf.data.capacity import ONE_BATCH, Capacity
 from deccaf.data.config import Config
 from deccaf.data.costs import MACHINE
@@ -70,7 +71,7 @@ def stream(
     finally:  # what was routed was routed, whatever ended the day
         if state is not None:
             write_text(json.dumps(desk.to_dict(), allow_nan=False), state)
-    _report(desk)
+    _report(desk, "" if fitted is None else fitted.terms.costs.unit)
     for unlike in comparison.found() if comparison is not None else []:
         say(f"warning: cases unlike those that the model learned from: {unlike.said}")
     if failed:
@@ -234,13 +235,14 @@ def _past_times(path: Path) -> Any:
     return found["at"].to_numpy(np.float64) if "at" in found else None
 
 
-def _report(desk: StreamAssigner) -> None:
+def _report(desk: StreamAssigner, unit: str) -> None:
     if not desk.used.sum():
         say("no cases")
         return
     found = desk.regret()
     used = ", ".join(f"{name} {count}" for name, count in zip(desk.makers, desk.used, strict=True))
+    said = cost(found.cost, unit, 4)
     say(
-        f"{desk.used.sum()} cases, expected cost {found.cost:.4f}: {found.share:.2%} above the best plan in"
-        f" hindsight (greedy routing: {found.greedy_share:.2%}); {used}"
+        f"{desk.used.sum()} cases, expected cost {said}: {found.share:.2%} above the best "
+        f"plan in hindsight (greedy routing: {found.greedy_share:.2%}); {used}"
     )

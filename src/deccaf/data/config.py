@@ -33,6 +33,7 @@ from pydantic import (
 )
 
 from deccaf.data.costs import Class, Cost, Costs
+from deccaf.data.display import DisplayTable
 from deccaf.data.schema import Columns
 from deccaf.errors import ConfigError, did_you_mean
 from deccaf.plugins import CASE_PARTS, DECISION_PARTS, METHODS, Registry
@@ -55,6 +56,8 @@ class CostsTable(Table):
     matrix: list[list[Cost]] | None = None
     classes: list[Class] | None = None
     scale: str | None = None
+    unit: str = Field("", max_length=40, pattern=r"^[^\x00-\x1f]*$")
+    """What costs are counted in, for people to read: a currency, minutes, "missed frauds"."""
     review_cost: float | dict[str, float] = 0.0
     """What it costs to ask an expert: one number, or a number by name."""
     example: bool = False
@@ -86,12 +89,16 @@ class CostsTable(Table):
     def build(self) -> Costs:
         """The costs that the table describes."""
         if self.matrix is not None:
-            return Costs.from_matrix(self.matrix, self.classes or [], scale=self.scale)
+            return Costs.from_matrix(self.matrix, self.classes or [], scale=self.scale, unit=self.unit)
         assert self.false_positive is not None
         assert self.false_negative is not None
         first, second = self.classes or (0, 1)
         return Costs.binary(
-            self.false_positive, self.false_negative, classes=(first, second), scale=self.scale
+            self.false_positive,
+            self.false_negative,
+            classes=(first, second),
+            scale=self.scale,
+            unit=self.unit,
         )
 
 
@@ -233,6 +240,7 @@ class Config(Table):
     labels: LabelsTable = LabelsTable()
     model: ModelTable = ModelTable()
     constraints: ConstraintsTable | None = None
+    display: DisplayTable = DisplayTable()
 
     @model_validator(mode="after")
     def _classes_are_known(self) -> Config:
@@ -282,13 +290,13 @@ def read_toml(path: str | Path, model: type[_Model]) -> _Model:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(f"{path}: {_explain(error, model)}") from error
+        raise ConfigError(f"{path}: {explain_error(error, model)}") from error
 
 
-def _explain(error: ValidationError, model: type[BaseModel]) -> str:
-    """The first complaint in words, with how many more there are."""
+def explain_error(error: ValidationError, model: type[BaseModel], table: str | None = None) -> str:
+    """The first complaint in words, with how many more there are; `table` names the one that `model` is."""
     first = error.errors()[0]
-    keys = [str(part) for part in first["loc"]]
+    keys = [str(part) for part in ([] if table is None else [table]) + list(first["loc"])]
     where = f"[{keys[0]}] {'.'.join(keys[1:])}".strip() if keys else ""
     if first["type"] == "extra_forbidden":
         known = _keys_beside(model, keys)

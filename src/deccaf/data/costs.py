@@ -38,6 +38,8 @@ class Costs:
     """cells[y][m]: cost of deciding classes[m] when the truth is classes[y]."""
     scale: str | None = None
     """Column whose value multiplies all of a case's costs (an amount at risk)."""
+    unit: str = ""
+    """What costs are counted in: a currency, minutes, "missed frauds"; words, nothing more."""
 
     def __post_init__(self) -> None:
         if len(self.classes) < 2 or len(set(self.classes)) != len(self.classes):
@@ -63,22 +65,30 @@ class Costs:
         *,
         classes: tuple[Class, Class] = (0, 1),
         scale: str | None = None,
+        unit: str = "",
     ) -> Costs:
         """Two classes, the second one positive; the paper's lambda is false_positive / false_negative."""
-        return cls(classes, ((0.0, false_positive), (false_negative, 0.0)), scale)
+        return cls(classes, ((0.0, false_positive), (false_negative, 0.0)), scale, unit)
 
     @classmethod
     def from_matrix(
-        cls, matrix: Sequence[Sequence[Cost]] | Array, classes: Sequence[Class], *, scale: str | None = None
+        cls,
+        matrix: Sequence[Sequence[Cost]] | Array,
+        classes: Sequence[Class],
+        *,
+        scale: str | None = None,
+        unit: str = "",
     ) -> Costs:
         """K classes: matrix[y][m] is the cost of deciding m when the truth is y."""
         rows = matrix.tolist() if isinstance(matrix, np.ndarray) else matrix
-        return cls(tuple(classes), tuple(tuple(row) for row in rows), scale)
+        return cls(tuple(classes), tuple(tuple(row) for row in rows), scale, unit)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Costs:
         """Rebuild what `to_dict` gave."""
-        return cls.from_matrix(data["matrix"], data["classes"], scale=data["scale"])
+        return cls.from_matrix(
+            data["matrix"], data["classes"], scale=data["scale"], unit=data.get("unit", "")
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and names, for a file."""
@@ -86,6 +96,7 @@ class Costs:
             "classes": list(self.classes),
             "matrix": [list(row) for row in self.cells],
             "scale": self.scale,
+            **({"unit": self.unit} if self.unit else {}),
         }
 
     @property

@@ -36,6 +36,8 @@ _MOST, _NEVER_SEEN, _SELDOM = 0.5, 0.05, 0.05
 """Shares of a batch: most values beyond the old ones, levels never seen; and of old cases: zeros seldom."""
 _MIX = 3
 """So many times as often may a value be missing because other kinds of cases come."""
+_RARE = 0.02
+"""A value that fewer old cases had is worth a look."""
 _COUNTED = 1_000
 """Tests look at no more cases than this: with more, everything that matters is certain."""
 
@@ -92,6 +94,36 @@ def counts(known: Mapping[str, Any], values: pd.Series) -> Array:
     text = values.astype("object")
     place = np.array([size + 1 if pd.isna(v) else position.get(str(v), size) for v in text], np.int64)
     return np.bincount(place, minlength=size + 2).astype(np.float64)
+
+
+def unusual(known: Mapping[str, Any], value: Any) -> str | None:
+    """What a profile has to say of one value, where few old cases were like it; None: nothing."""
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        share = known["shares"][-1]
+        return f"missing in {_percent(share)} of past cases" if share < _RARE else None
+    if "levels" not in known:
+        return _far_out(known, value)
+    levels = known["levels"]
+    if str(value) in levels:
+        share = known["shares"][levels.index(str(value))]
+        return f"in {_percent(share)} of past cases" if share < _RARE else None
+    share = known["shares"][-2]
+    return f"like this or rarer in {_percent(share)} of past cases" if share < _RARE else None
+
+
+def _far_out(known: Mapping[str, Any], value: Any) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or "usual" not in known or value == 0:
+        return None
+    (low, high), (least, most) = known["usual"], known["range"]
+    if value > most or value < least:
+        return f"{'higher' if value > most else 'lower'} than in any past case"
+    if low < high and (value > high or value < low):
+        return f"{'higher' if value > high else 'lower'} than in 99 % of past cases"
+    return None
+
+
+def _percent(share: float) -> str:
+    return "none" if share <= 0 else f"{100 * share:.1f} %" if share >= 0.001 else "fewer than 0.1 %"
 
 
 def stability(before: ArrayLike, now: ArrayLike) -> float:

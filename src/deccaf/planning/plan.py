@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from deccaf.assign import Assignment
+from deccaf.data.amounts import cost
 from deccaf.data.files import write_frames
 from deccaf.errors import DataError, show
 from deccaf.evaluate.drift import Unlike
@@ -53,15 +54,21 @@ class Summary:
     """Where the cost lies with a chance of 90 %, as the level of the truths may be off next; None: no times
     to learn it from."""
 
+    @property
+    def unit(self) -> str:
+        """What costs are counted in; empty: nobody has named it."""
+        return "" if self.terms is None else self.terms.costs.unit
+
     def lines(self) -> list[str]:
         """Sentences for people."""
+        mine = cost(self.cost, self.unit, 2)
         saved = [
-            f"{name} {other:,.2f} ({_change(self.cost, other)})"
+            f"{name} {cost(other, self.unit, 2)} ({_change(self.cost, other)})"
             for name, other in (("the machine alone", self.machine_cost), ("random cases", self.random_cost))
         ]
         return [
             *self.warning_lines(),
-            f"{self.cases:,} cases, expected cost {self.cost:,.2f}{self._ends()}; {'; '.join(saved)}",
+            f"{self.cases:,} cases, expected cost {mine}{self._ends()}; {'; '.join(saved)}",
             *([f"costs: {self.terms.words()}"] if self.terms is not None else []),
             f"proved: no plan within the limits is better by more than {self.gap:.3g}{self._share()}",
             f"{self.close_calls:,} close calls ({self.close_calls / max(self.cases, 1):.1%} of the cases)",
@@ -98,7 +105,7 @@ class Summary:
         if self.cost_interval is None:
             return ""
         low, high = self.cost_interval
-        return f" ({low:,.2f} to {high:,.2f}, as the level of the truths may be off)"
+        return f" ({low:,.2f} to {cost(high, self.unit, 2)}, as the level of the truths may be off)"
 
     def _share(self) -> str:
         return f" ({100 * self.gap / self.objective:.2g} %)" if self.objective > 0 else ""
@@ -177,8 +184,8 @@ def public_table(frame: pd.DataFrame) -> pd.DataFrame:
     return table.assign(case_id=frame["case_id"])
 
 
-def _change(cost: float, other: float) -> str:
+def _change(mine: float, other: float) -> str:
     if other <= 0:
         return "free"
-    saved = 1.0 - cost / other
+    saved = 1.0 - mine / other
     return f"the plan saves {saved:.1%}" if saved >= 0 else f"the plan costs {-saved:.1%} more"

@@ -25,7 +25,8 @@ class Terms:
 
     def words(self) -> str:
         """For people, on one line."""
-        return f"{', '.join(self._errors())}; {self._reviews()}"
+        unit = f" ({self.costs.unit})" if self.costs.unit else ""
+        return f"{', '.join(self._errors())}; {self._reviews()}{unit}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and names, for JSON."""
@@ -54,7 +55,7 @@ class Terms:
         cells = [list(row) for row in self.costs.cells]
         y, m = self._cell(key, name)
         cells[y][m] = value
-        return replace(self, costs=Costs.from_matrix(cells, self.costs.classes, scale=self.costs.scale))
+        return replace(self, costs=replace(self.costs, cells=tuple(tuple(row) for row in cells)))
 
     def _with_review(self, person: str, value: float) -> Terms:
         paid = self.review_cost

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -26,7 +25,7 @@ from deccaf.service.ledger import case_records
 from deccaf.service.ledger.case_records import Arrival
 from deccaf.service.store import tables as t
 from deccaf.service.store import unfinished
-from deccaf.service.store.fields import CASE_ID, LONGEST_TEXT
+from deccaf.service.store.fields import LONGEST_TEXT, NAME_RULE, is_name
 from deccaf.service.store.keys import Actor
 from deccaf.service.store.listing import Cut, Page, from_json, read_page
 from deccaf.service.store.unfinished import Unfinished
@@ -318,14 +317,12 @@ def id_text(value: Any) -> str | None:
 
 def id_errors(ids: pd.Series, once: bool = True) -> list[RowError]:
     """What is wrong with ids; `once` where none may stand twice."""
-    pattern = re.compile(CASE_ID)
     errors, seen = [], set()
     for row, case in enumerate(ids, 1):
         if not isinstance(case, str):
             errors.append(RowError(row, None, "case_id", "is empty"))
-        elif not pattern.fullmatch(case):
-            message = "may hold letters, digits and _.:@+=~,|- only, at most 200"
-            errors.append(RowError(row, case[:200], "case_id", message))
+        elif not is_name(case):
+            errors.append(RowError(row, case[:200], "case_id", NAME_RULE.format(most=200)))
         elif once and case in seen:
             errors.append(RowError(row, case, "case_id", "stands twice in the file"))
         else:

@@ -7,7 +7,6 @@ with its reason. `past_columns` proposes what the features are, `past_records` k
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from deccaf.service.errors import invalid
 from deccaf.service.imports import case_import, past_columns, reading
 from deccaf.service.imports.case_import import Expected, RowError, id_text, shortened
 from deccaf.service.imports.past_columns import PARTS, Column
-from deccaf.service.store.fields import LONGEST_CLASS, MAKER
+from deccaf.service.store.fields import LONGEST_CLASS, MAKER, is_name
 
 NEEDED = {
     "case": "which case a row is about",
@@ -400,10 +399,7 @@ class _Table:
         somebody, something = self._who.notna().to_numpy(), said.notna().to_numpy()
         self._wrong(something & ~somebody, expert, "is empty, and there is a decision")
         self._wrong(somebody & ~something, decision, "is empty, and somebody decided")
-        pattern = re.compile(MAKER)
-        odd = [
-            isinstance(name, str) and (name == MACHINE or not pattern.fullmatch(name)) for name in self._who
-        ]
+        odd = [isinstance(name, str) and (name == MACHINE or not is_name(name, MAKER)) for name in self._who]
         self._wrong(np.array(odd, np.bool_), expert, "is no name for a person")
         for name in (decision, self.names["label"]):
             if not pd.api.types.is_numeric_dtype(self.frame[name].dtype):

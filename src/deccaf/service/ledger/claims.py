@@ -15,6 +15,7 @@ from deccaf.data.costs import MACHINE
 from deccaf.service.errors import RefusedError, conflict, not_found
 from deccaf.service.ledger import assignments, case_records, desk, letting, people, shifts, trail
 from deccaf.service.ledger.placing import Placed, ToPlace, place_waiting
+from deccaf.service.ledger.review import opinion
 from deccaf.service.store import tables as t
 from deccaf.service.store import unfinished
 from deccaf.service.store.keys import Actor
@@ -43,6 +44,8 @@ class QueuedCase:
     state: str
     assigned_at: float
     claimed_until: float | None
+    parked_until: float | None
+    """It was put aside until then, or until it is taken up."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,8 @@ def claim_next(
     mine = mine.order_by(c.id).limit(1).with_for_update(key_share=True)
     row = connection.execute(mine.where(c.state == "claimed", c.claimed_until > at)).one_or_none()
     if row is None:
-        row = connection.execute(mine.where(c.state == "assigned")).one_or_none()
+        ready = sa.or_(c.parked_until.is_(None), c.parked_until <= at)
+        row = connection.execute(mine.where(c.state == "assigned", ready)).one_or_none()
         if row is None:
             return None
         trail.record(connection, "claimed", at, actor, row.case_id, None, maker)
@@ -105,9 +109,27 @@ def claim_next(
     connection.execute(
         sa.update(t.assignments)
         .where(c.id == row.id)
-        .values(state="claimed", claimed_until=until, changed_at=at)
+        .values(state="claimed", claimed_until=until, parked_until=None, changed_at=at)
     )
     return Claim(row.case_id, until)
+
+
+def put_down(
+    connection: sa.Connection, maker: str, actor: Actor, at: float, except_for: str | None = None
+) -> None:
+    """What somebody has in hand goes back to their queue: they have one case in hand at a time."""
+    c = t.assignments.c
+    held = sa.select(*c["id", "case_id"]).where(c.maker == maker, c.state == "claimed")
+    rows = [
+        row for row in connection.execute(held.with_for_update(key_share=True)) if row.case_id != except_for
+    ]
+    for row in rows:
+        connection.execute(
+            sa.update(t.assignments)
+            .where(c.id == row.id, c.state == "claimed")
+            .values(state="assigned", claimed_until=None, changed_at=at)
+        )
+        trail.record(connection, "put down", at, actor, row.case_id, None, maker)
 
 
 def decide(
@@ -130,12 +152,15 @@ def decide(
         .values(state="decided", changed_at=at, claimed_until=None)
     )
     if done.rowcount != 1:
-        raise _not_theirs(connection, case_id, maker)
+        raise not_theirs(connection, case_id, maker)
     connection.execute(
         sa.insert(t.decisions).values(case_id=case_id, maker=maker, decision=decision, seconds=seconds, at=at)
     )
     case_records.set_status(connection, [case_id], "decided")
-    trail.record(connection, "decided", at, actor, case_id, None, maker, decision=json.loads(decision))
+    seen = {} if maker == MACHINE else opinion.seen(connection, case_id, maker)
+    trail.record(
+        connection, "decided", at, actor, case_id, None, maker, decision=json.loads(decision), **seen
+    )
     return None if maker == MACHINE else letting.draw(connection, case_id, maker, decision, actor, at)
 
 
@@ -152,7 +177,7 @@ def hand_back(
     """Take a case from somebody and give it to the next best; None where it has to wait."""
     live = assignments.live_of(connection, case_id)
     if live is None or live.maker != maker or live.state not in UNDECIDED:
-        raise _not_theirs(connection, case_id, maker)
+        raise not_theirs(connection, case_id, maker)
     at_desk = desk.open_desk(connection, live.shift_id, at)
     c = t.assignments.c
     done = connection.execute(
@@ -161,7 +186,7 @@ def hand_back(
         .values(state=state, changed_at=at, claimed_until=None)
     )
     if done.rowcount != 1:  # somebody was quicker
-        raise _not_theirs(connection, case_id, maker)
+        raise not_theirs(connection, case_id, maker)
     desk.give_back(connection, live.shift_id, maker)
     if maker in at_desk.makers:
         at_desk.room[at_desk.makers.index(maker)] += 1
@@ -294,7 +319,7 @@ def read_queue(connection: sa.Connection, maker: str, most: int) -> Queue:
     c = t.assignments.c
     counted = sa.select(c.state, sa.func.count()).where(c.maker == maker, c.state.in_(t.LIVE))
     counts: dict[str, int] = dict(connection.execute(counted.group_by(c.state)).all())
-    query = sa.select(*c["case_id", "state", "created_at", "claimed_until"]).where(
+    query = sa.select(*c["case_id", "state", "created_at", "claimed_until", "parked_until"]).where(
         c.maker == maker, c.state.in_(UNDECIDED)
     )
     items = [QueuedCase(*row) for row in connection.execute(query.order_by(c.id).limit(most))]
@@ -355,7 +380,8 @@ def _known(values: Mapping[str, float | None]) -> dict[str, float]:
     return {maker: float(value) for maker, value in values.items() if value is not None}
 
 
-def _not_theirs(connection: sa.Connection, case_id: str, maker: str) -> RefusedError:
+def not_theirs(connection: sa.Connection, case_id: str, maker: str) -> RefusedError:
+    """Why somebody cannot do anything with a case."""
     if not case_records.known_cases(connection, [case_id]):
         return not_found("case", case_id)
     live = assignments.live_of(connection, case_id)

@@ -122,10 +122,23 @@ def list_experts(connection: sa.Connection) -> list[Expert]:
     return [_expert(row) for row in connection.execute(_experts().order_by(t.experts.c.name))]
 
 
+def display_names(connection: sa.Connection) -> dict[str, str]:
+    """What people are called, of those who are called something else than their name in models."""
+    c = t.experts.c
+    rows = connection.execute(sa.select(*c["name", "display"]).where(c.name != c.display))
+    return {row.name: row.display for row in rows}
+
+
 def active_experts(connection: sa.Connection) -> list[str]:
     """The names of those who can be on a roster."""
     c = t.experts.c
     return list(connection.execute(sa.select(c.name).where(c.active).order_by(c.name)).scalars())
+
+
+def is_active(connection: sa.Connection, name: str) -> bool:
+    """Whether somebody is in use."""
+    c = t.experts.c
+    return connection.execute(sa.select(c.name).where(c.name == name, c.active)).scalar() is not None
 
 
 def anyone(connection: sa.Connection) -> bool:

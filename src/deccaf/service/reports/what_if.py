@@ -17,6 +17,7 @@ import pandas as pd
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
+from deccaf.data.amounts import cost
 from deccaf.data.capacity import Capacity
 from deccaf.data.costs import MACHINE
 from deccaf.errors import CapacityError
@@ -130,32 +131,32 @@ def read_day(connection: sa.Connection, shift_id: int) -> Day | None:
     return Day(shift_id, makers, loss[usable], objective[usable], capacity, seen, whole, spent)
 
 
-def ask(day: Day, points: list[tuple[float, float]], team: float, changes: Mapping[str, int]) -> Scenario:
-    """What the day would cost if everybody's time were scaled, and some people's set."""
+def ask(
+    day: Day, points: list[tuple[float, float]], team: float, changes: Mapping[str, int], unit: str = ""
+) -> Scenario:
+    """What the day would cost, in words in `unit`, if everybody's time were scaled, and some people's set."""
     wanted = {**day.with_team(team), **{m: c for m, c in changes.items() if m in day.capacity}}
     limits = sum(c for m, c in day.capacity.items() if c is not None and m != MACHINE)
     asked = sum(c for m, c in wanted.items() if c is not None and m != MACHINE)
     share = 100.0 * asked / limits if limits else 100.0
     try:
         now = day.cost(day.capacity)
-        cost = now if wanted == day.capacity else day.cost(wanted)
+        then = now if wanted == day.capacity else day.cost(wanted)
     except CapacityError as error:
         return Scenario(None, 0.0, share, points, f"That does not work: {error}")
-    return Scenario(cost, now, share, points, _sentence(cost, now, asked - limits, day.whole))
+    return Scenario(then, now, share, points, _sentence(then, now, asked - limits, day.whole, unit))
 
 
-def _sentence(cost: float, now: float, more: int, whole: int) -> str:
-    day = f"a day of {whole:,} cases"
-    if more == 0 and abs(cost - now) < 1e-9:
-        return (
-            f"With today's capacities {day} costs {now:,.2f} at best. Move a slider to see what would change."
-        )
-    change = now - cost
+def _sentence(then: float, now: float, more: int, whole: int, unit: str) -> str:
+    day, today = f"a day of {whole:,} cases", cost(now, unit, 2)
+    if more == 0 and abs(then - now) < 1e-9:
+        return f"With today's capacities {day} costs {today} at best. Move a slider to see what would change."
+    change = now - then
     words = f"{abs(more):,} {'more' if more >= 0 else 'fewer'} cases of people's time"
     if abs(change) < 0.005:
-        return f"{words.capitalize()} would change nothing: {day} would still cost {cost:,.2f}."
-    saved = f"save {change:,.2f}" if change > 0 else f"cost {-change:,.2f} more"
-    return f"{words.capitalize()} would {saved}: {day} would cost {cost:,.2f} instead of {now:,.2f}."
+        return f"{words.capitalize()} would change nothing: {day} would still cost {cost(then, unit, 2)}."
+    saved = f"save {cost(change, unit, 2)}" if change > 0 else f"cost {cost(-change, unit, 2)} more"
+    return f"{words.capitalize()} would {saved}: {day} would cost {then:,.2f} instead of {today}."
 
 
 def _curve(day: Day) -> list[tuple[float, float]]:

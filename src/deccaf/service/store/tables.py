@@ -2,7 +2,8 @@
 
 What must never be broken is written into the database itself: `used <= capacity` is a constraint of `roster`,
 one live assignment a case is a unique index, and rows of `history`, `labels`, `decisions` and `activations`
-can be added but neither changed nor removed (triggers, see `migrations`).
+can be added but neither changed nor removed (triggers, see `migrations`). A decision that is taken back moves
+to `undone`, whole: the database lets no other go.
 
 Times are seconds since 1970 (UTC); lists and objects are JSON text.
 """
@@ -182,6 +183,7 @@ assignments = _table(
     _at("created_at"),
     _at("changed_at"),
     _at("claimed_until", nullable=True),
+    _at("parked_until", nullable=True),
     sa.CheckConstraint(
         "state IN ('assigned', 'claimed', 'decided', 'returned', 'expired', 'released')", name="state"
     ),
@@ -224,6 +226,18 @@ decisions = _table(
     _at(),
     sa.Index("ix_decisions_maker", "maker", "at"),
     sa.Index("ix_decisions_at", "at"),
+)
+
+undone = _table(
+    "undone",
+    _id(),
+    sa.Column("case_id", sa.Text, sa.ForeignKey("cases.case_id"), nullable=False),
+    sa.Column("maker", sa.Text, nullable=False),
+    sa.Column("decision", sa.Text, nullable=False),
+    sa.Column("seconds", sa.Double),
+    _at("decided_at"),
+    _at(),
+    sa.Index("ix_undone_case", "case_id"),
 )
 
 labels = _table(
@@ -377,5 +391,5 @@ past_decisions = _table(
     sa.Index("ix_past_decisions_maker", "maker"),
 )
 
-APPEND_ONLY = ("history", "labels", "decisions", "activations", "pricings")
-"""Tables whose rows can be added but neither changed nor removed."""
+APPEND_ONLY = ("history", "labels", "decisions", "undone", "activations", "pricings")
+"""Tables whose rows can be added but neither changed nor removed; a decision may move to `undone`, whole."""

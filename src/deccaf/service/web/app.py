@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import sqlalchemy as sa
@@ -23,6 +23,8 @@ from deccaf.service.web.api import cases, health, history, models, people, plans
 from deccaf.service.web.api.common import Problem
 from deccaf.service.web.middleware import RETRY_SECONDS, LimitsMiddleware, problem
 from deccaf.service.web.pages import routers
+from deccaf.service.web.pages.access import find_visitor
+from deccaf.service.web.pages.render import sorry, wants_page
 
 log = logging.getLogger("deccaf.service")
 
@@ -88,6 +90,10 @@ async def _refused(request: Request, error: Exception) -> Response:
     headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
     if error.status == 503:
         headers = {"Retry-After": RETRY_SECONDS}
+        if wants_page(request):
+            answer = sorry(request, 503, error.detail)
+            answer.headers.update(headers)
+            return answer
     return _answer(error.status, error.kind, error.detail, headers, **error.more)
 
 
@@ -113,6 +119,10 @@ async def _not_valid(request: Request, error: Exception) -> Response:
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if wants_page(request) and error.status_code in _LOST:
+        with suppress(sa.exc.SQLAlchemyError):  # without the database it is a page without a name on it
+            await find_visitor(request)
+        return sorry(request, error.status_code, _LOST[error.status_code])
     kind = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "refused")
     headers = dict(error.headers) if error.headers else None
     return _answer(error.status_code, kind, str(error.detail), headers)
@@ -133,7 +143,16 @@ async def _database(request: Request, error: Exception) -> Response:
 async def _unexpected(request: Request, error: Exception) -> Response:
     request_id = getattr(request.state, "request_id", "")
     log.error("request %s failed", request_id, exc_info=error)
-    return _answer(500, "unexpected", f"an error of the service; its log names request {request_id}")
+    detail = f"an error of the service; its log names request {request_id}"
+    if wants_page(request):
+        return sorry(request, 500, detail)
+    return _answer(500, "unexpected", detail)
+
+
+_LOST = {
+    404: "There is no such page. Perhaps the address was cut off; the menu leads to everything there is.",
+    405: "This address takes a form, and cannot be opened by itself.",
+}
 
 
 _HANDLERS: dict[type[Exception], Any] = {

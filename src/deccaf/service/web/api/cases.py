@@ -143,7 +143,7 @@ def list_cases(
     return page_json(here.read(lambda c: case_records.list_cases(c, status, Cut(limit, after))), brief_json)
 
 
-@router.get("/cases/{case_id}")
+@router.get("/cases/{case_id:path}")
 def get_case(case_id: CasePath, here: Here, who: Anyone) -> dict[str, Any]:
     """A case: features, who has or decided it and why, and its history."""
     return case_json(here.read(lambda connection: case_records.read_case(connection, case_id, who)), who)

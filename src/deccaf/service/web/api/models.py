@@ -13,6 +13,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field, ValidationError
 
 from deccaf.data.config import Config
+from deccaf.data.display import DisplayTable
 from deccaf.errors import ConfigError
 from deccaf.service.core import Service
 from deccaf.service.errors import invalid
@@ -21,6 +22,7 @@ from deccaf.service.jobs import kinds, records
 from deccaf.service.jobs.learning import SETTING
 from deccaf.service.jobs.records import Job
 from deccaf.service.ledger import trail, versions
+from deccaf.service.ledger.review import opinion
 from deccaf.service.ledger.versions import Version
 from deccaf.service.reports import candidate_report
 from deccaf.service.store.fields import NAME, Name, Strict
@@ -30,6 +32,7 @@ from deccaf.service.store.scratch import scratch_folder
 from deccaf.service.store.settings import read_setting, write_setting
 from deccaf.service.web.api.common import (
     After,
+    Anyone,
     IdempotencyKey,
     Lead,
     Limit,
@@ -234,6 +237,25 @@ async def put_settings(
         write_setting(connection, SETTING, tables)
         trail.record(connection, "settings changed", at, who, **tables)
         return {"learning": tables}
+
+    return send(await here.change(await call_of(request, who, key), change))
+
+
+@router.get("/display")
+def get_display(here: Here, who: Anyone) -> dict[str, Any]:
+    """How cases are shown: the table `[display]` of a configuration."""
+    return here.read(opinion.read_display).model_dump()
+
+
+@router.put("/display")
+async def put_display(
+    wanted: DisplayTable, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
+) -> Response:
+    """Say how cases are shown, and who sees what the machine thinks."""
+
+    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
+        opinion.write_display(connection, wanted, who, at)
+        return wanted.model_dump()
 
     return send(await here.change(await call_of(request, who, key), change))
 

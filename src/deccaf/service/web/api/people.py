@@ -98,7 +98,7 @@ def list_experts(here: Here, who: Lead) -> dict[str, Any]:
     return {"items": [asdict(expert) for expert in here.read(people.list_experts)]}
 
 
-@router.patch("/experts/{name}")
+@router.patch("/experts/{name:path}")
 async def change_expert(
     name: MakerPath, wanted: ExpertChange, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:

@@ -11,7 +11,9 @@ from pydantic import Field
 from deccaf.data.costs import MACHINE
 from deccaf.service.decide.arrivals import placed_json
 from deccaf.service.errors import RefusedError, invalid
-from deccaf.service.ledger import case_records, claims
+from deccaf.service.ledger import assignments, case_records, claims
+from deccaf.service.ledger.claims import Claim
+from deccaf.service.ledger.review import opinion, parking, undo
 from deccaf.service.store.fields import MAKER, Class, Maker, Strict
 from deccaf.service.store.keys import Actor
 from deccaf.service.web.api.case_json import case_json
@@ -40,10 +42,30 @@ class Decision(Strict):
     """A lead decides for this expert; a machine's key decides as the machine."""
 
 
+class FirstAnswer(Strict):
+    """What somebody would decide, before they see what the machine thinks."""
+
+    decision: Class
+    expert: Maker | None = None
+
+
 class HandBack(Strict):
     """Why a case goes back."""
 
     reason: Annotated[str, Field(max_length=500, pattern=r"^[^\x00]*$")] = ""
+    expert: Maker | None = None
+
+
+class Named(Strict):
+    """For whom a lead acts; a reviewer need not say."""
+
+    expert: Maker | None = None
+
+
+class Note(Strict):
+    """Something worth knowing about a case."""
+
+    text: Annotated[str, Field(min_length=1, max_length=parking.LONGEST_NOTE, pattern=r"^[^\x00]*$")]
     expert: Maker | None = None
 
 
@@ -66,7 +88,10 @@ async def next_case(
             return None
         reviewer = Actor(who.key_id, "reviewer", me)
         case = case_records.read_case(connection, claim.case_id, reviewer)
-        return {**case_json(case, reviewer), "claimed_until": as_time(claim.claimed_until)}
+        says = None if case.live is None else case.live.machine_says
+        machine = opinion.visible(connection, claim.case_id, me, says)
+        until = as_time(claim.claimed_until)
+        return {**case_json(case, reviewer), "claimed_until": until, "machine": machine}
 
     answer = await here.change(await call_of(request, who, key), change)
     return send(answer)
@@ -83,13 +108,14 @@ def my_queue(here: Here, who: LeadOrReviewer, expert: OnBehalf = None, limit: Li
             "state": case.state,
             "assigned_at": as_time(case.assigned_at),
             "claimed_until": as_time(case.claimed_until),
+            "parked_until": as_time(case.parked_until),
         }
         for case in queue.items
     ]
     return {"expert": me, "waiting": queue.waiting, "decided": queue.decided, "items": items}
 
 
-@router.post("/cases/{case_id}/decision")
+@router.post("/cases/{case_id:path}/decision")
 async def decide(
     case_id: CasePath, wanted: Decision, request: Request, here: Here, who: Anyone, key: IdempotencyKey = None
 ) -> Response:
@@ -109,7 +135,34 @@ async def decide(
     return send(await here.change(await call_of(request, who, key), change))
 
 
-@router.post("/cases/{case_id}/hand-back")
+@router.post("/cases/{case_id:path}/first-answer")
+async def answer_first(
+    case_id: CasePath,
+    wanted: FirstAnswer,
+    request: Request,
+    here: Here,
+    who: LeadOrReviewer,
+    key: IdempotencyKey = None,
+) -> Response:
+    """Where the machine is shown after the first answer: say yours, and see what it would decide."""
+    me = _expert(who, wanted.expert)
+
+    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
+        decision = known_class(wanted.decision, classes_of(here))
+        opinion.answer_first(connection, case_id, me, decision, who, at)
+        live = assignments.live_of(connection, case_id)
+        says = None if live is None else live.machine_says
+        first = opinion.first_answer(connection, case_id, me)
+        return {
+            "case_id": case_id,
+            "first": first,
+            "machine": opinion.visible(connection, case_id, me, says),
+        }
+
+    return send(await here.change(await call_of(request, who, key), change))
+
+
+@router.post("/cases/{case_id:path}/hand-back")
 async def hand_back(
     case_id: CasePath,
     wanted: HandBack,
@@ -128,6 +181,106 @@ async def hand_back(
         return placed_json(placed, None, None)
 
     return send(await here.change(await call_of(request, who, key), change))
+
+
+@router.post("/cases/{case_id:path}/undo")
+async def undo_decision(
+    case_id: CasePath,
+    wanted: Named,
+    request: Request,
+    here: Here,
+    who: LeadOrReviewer,
+    key: IdempotencyKey = None,
+) -> Response:
+    """Take back your last decision, for ten minutes: the case is in your hands again, both stay on record."""
+    me = _expert(who, wanted.expert)
+
+    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
+        return _claim(undo.undo(connection, case_id, me, who, at, here.claim_seconds))
+
+    return send(await here.change(await call_of(request, who, key), change))
+
+
+@router.post("/cases/{case_id:path}/park")
+async def park(
+    case_id: CasePath,
+    wanted: HandBack,
+    request: Request,
+    here: Here,
+    who: LeadOrReviewer,
+    key: IdempotencyKey = None,
+) -> Response:
+    """Put a case aside: it stays yours, and does not come up again before you take it up or a day is over."""
+    me = _expert(who, wanted.expert)
+
+    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
+        until = parking.park(connection, case_id, me, wanted.reason, who, at)
+        return {"case_id": case_id, "status": "assigned", "parked_until": as_time(until)}
+
+    return send(await here.change(await call_of(request, who, key), change))
+
+
+@router.post("/cases/{case_id:path}/take-up")
+async def take_up(
+    case_id: CasePath,
+    wanted: Named,
+    request: Request,
+    here: Here,
+    who: LeadOrReviewer,
+    key: IdempotencyKey = None,
+) -> Response:
+    """Take a case of your queue in hand, parked or not; the one that you had goes back to your queue."""
+    me = _expert(who, wanted.expert)
+
+    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
+        return _claim(parking.take_up(connection, case_id, me, who, at, here.claim_seconds))
+
+    return send(await here.change(await call_of(request, who, key), change))
+
+
+@router.post("/cases/{case_id:path}/extend")
+async def extend(
+    case_id: CasePath,
+    wanted: Named,
+    request: Request,
+    here: Here,
+    who: LeadOrReviewer,
+    key: IdempotencyKey = None,
+) -> Response:
+    """More time for the case in hand, counted from now."""
+    me = _expert(who, wanted.expert)
+
+    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
+        return _claim(parking.extend(connection, case_id, me, who, at, here.claim_seconds))
+
+    return send(await here.change(await call_of(request, who, key), change))
+
+
+@router.post("/cases/{case_id:path}/note", status_code=201)
+async def add_note(
+    case_id: CasePath,
+    wanted: Note,
+    request: Request,
+    here: Here,
+    who: LeadOrReviewer,
+    key: IdempotencyKey = None,
+) -> Response:
+    """Write something down about a case, in its trail: a reviewer about their own, a lead about any."""
+    me = wanted.expert if who.role == "lead" else _expert(who, wanted.expert)
+
+    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
+        parking.add_note(connection, case_id, me, wanted.text, who, at)
+        return {"case_id": case_id, "by": me, "text": wanted.text}
+
+    return send(await here.change(await call_of(request, who, key), change, 201))
+
+
+def _claim(claim: Claim) -> dict[str, Any]:
+    return {
+        "case_id": claim.case_id,
+        "status": "assigned",
+        "claimed_until": as_time(claim.claimed_until),
+    }
 
 
 def _expert(who: Actor, named: str | None) -> str:

@@ -68,7 +68,7 @@ async def change_shift(
     return send(await here.change(await call_of(request, who, key), change))
 
 
-@router.put("/shifts/{shift_id}/roster/{maker}")
+@router.put("/shifts/{shift_id}/roster/{maker:path}")
 async def change_roster(
     shift_id: Id,
     maker: MakerPath,

@@ -3,19 +3,19 @@
 Rendered here, without a script of their own in the page: htmx asks for the parts that change. `access`
 signs people in, `render` turns templates into answers, `charts` draws, `words` puts numbers into
 sentences; then one module for each page: `signing`, `today`, `plan`, `queue`, `cases`, `team`, `models`,
-`monitoring`, `setup`.
+`monitoring`, `setup`. `casework` is how a case looks to whoever decides it.
 
 A page is a module with a router, a template, and a line in `routers`; what it shows comes from the floors
 below.
 """
 
 from deccaf.service.web.pages import cases, models, monitoring, plan, queue, setup, signing, team, today
+from deccaf.service.web.pages.casework import display
 from deccaf.service.web.pages.learning import candidate, lesson, past
 
-routers = tuple(
-    page.router
-    for page in (signing, today, plan, queue, cases, team, models, monitoring, setup, past, lesson, candidate)
-)
+_DESK = (signing, today, plan, queue, cases, team)
+_PAGES = (*_DESK, models, monitoring, setup, past, lesson, candidate, display)
+routers = tuple(page.router for page in _PAGES)
 """All pages, in the order of the menu."""
 
 __all__ = ["routers"]

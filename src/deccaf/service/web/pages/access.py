@@ -9,19 +9,23 @@ from __future__ import annotations
 import hashlib
 import hmac
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+import sqlalchemy as sa
 from anyio import to_thread
 from fastapi import Depends, Request
 from starlette.datastructures import FormData, UploadFile
 
+from deccaf.data.amounts import UNITS
 from deccaf.service.core import Service
 from deccaf.service.errors import RefusedError
+from deccaf.service.ledger import people
 from deccaf.service.store import sessions
 from deccaf.service.store.keys import Actor
+from deccaf.service.store.settings import LEARNING, read_setting
 from deccaf.service.web.admission import COOKIE
 
 FORM_FIELDS = 5_000
@@ -35,11 +39,19 @@ class Visitor:
     actor: Actor
     name: str
     token: str
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What people are called on pages, where that is not the name that models know them by."""
+    unit: str = UNITS
+    """What costs are counted in."""
 
     @property
     def csrf(self) -> str:
         """What every form of this visitor carries."""
         return hashlib.sha256(f"form {self.token}".encode()).hexdigest()
+
+    def called(self, maker: str | None) -> str:
+        """What a maker is called on pages: one person has one name, wherever they stand."""
+        return "" if maker is None else self.names.get(maker, maker)
 
     @property
     def is_lead(self) -> bool:
@@ -47,20 +59,37 @@ class Visitor:
         return self.actor.role == "lead"
 
 
+async def find_visitor(request: Request) -> Visitor | None:
+    """Who looks at a page; None: nobody is signed in. Kept with the request, for the page of an error too."""
+    service: Service = request.app.state.service
+    token = request.cookies.get(COOKIE)
+    request.state.visitor = None
+    if token:
+        request.state.visitor = await to_thread.run_sync(service.read, lambda c: _look_up(c, service, token))
+    found: Visitor | None = request.state.visitor
+    return found
+
+
+def _look_up(connection: sa.Connection, service: Service, token: str) -> Visitor | None:
+    session = sessions.find_session(connection, token, time.time())
+    if session is None:
+        return None
+    unit = (read_setting(connection, LEARNING) or {}).get("costs", {}).get("unit")
+    if not unit and service.models.active is not None:
+        unit = service.models.active.system.costs_.unit
+    names = people.display_names(connection)
+    called = names.get(session.name, session.name) if session.actor.expert else session.name
+    return Visitor(session.actor, called, token, names, unit or UNITS)
+
+
 def _visitor(*roles: str) -> Callable[[Request], Awaitable[Visitor]]:
     async def who(request: Request) -> Visitor:
-        service: Service = request.app.state.service
-        token = request.cookies.get(COOKIE)
-        session = None
-        if token:
-            session = await to_thread.run_sync(
-                service.read, lambda connection: sessions.find_session(connection, token, time.time())
-            )
-        if token is None or session is None:
+        visitor = await find_visitor(request)
+        if visitor is None:
             raise RefusedError(401, "signed-out", "sign in with your key")
-        if session.actor.role not in roles:
+        if visitor.actor.role not in roles:
             raise RefusedError(403, "not-allowed", "this page is for leads; your queue is under Queue")
-        return Visitor(session.actor, session.name, token)
+        return visitor
 
     return who
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import pandas as pd
 from fastapi import APIRouter, Query, Response
@@ -15,9 +15,12 @@ from deccaf.service.decide.registry import Model
 from deccaf.service.ledger import case_records
 from deccaf.service.ledger.assignments import Live, Reason
 from deccaf.service.ledger.case_records import CaseFile
+from deccaf.service.ledger.review import opinion
 from deccaf.service.web.common import CasePath, Here
-from deccaf.service.web.pages.access import AnyoneHere, LeadHere
-from deccaf.service.web.pages.render import PageRoute, go, page
+from deccaf.service.web.pages import words
+from deccaf.service.web.pages.access import AnyoneHere, LeadHere, Visitor
+from deccaf.service.web.pages.casework import facts
+from deccaf.service.web.pages.render import PageRoute, go, page, segment
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -62,21 +65,24 @@ def cases(
     """The latest cases, or the one that is looked for."""
     name = find.strip()
     if name and here.read(lambda c: case_records.known_cases(c, [name])):
-        return go(f"/cases/{name}")
+        return go(f"/cases/{segment(name)}")
     wanted = None if status == "all" else status
     rows = here.read(lambda c: case_records.latest_cases(c, wanted, before, MOST_ROWS))
     return page("cases.html", visitor, rows=rows, status=status, find=find, most=MOST_ROWS)
 
 
-@router.get("/cases/{case_id}")
+@router.get("/cases/{case_id:path}")
 def case(case_id: CasePath, here: Here, visitor: AnyoneHere) -> Response:
     """One case; a reviewer sees only what is theirs, and nobody else's losses."""
     found = here.read(lambda connection: case_records.read_case(connection, case_id, visitor.actor))
+    display = here.read(opinion.read_display)
+    look = facts.look(case_id, found.features, display, here.models.active)
+    same: dict[str, Any] = {"found": found, "look": look, "display": display}
     if not visitor.is_lead or found.live is None or found.reason is None:
-        return page("case.html", visitor, found=found, makers=[], why=None, movers=Movers())
-    makers, why = _makers(found.live, found.reason), _why(found.live, found.reason)
+        return page("case.html", visitor, images=look.hosts, **same, makers=[], why=None, movers=Movers())
+    makers, why = _makers(found.live, found.reason), _why(found.live, found.reason, visitor)
     movers = _movers(here.models.active, found)
-    return page("case.html", visitor, found=found, makers=makers, why=why, movers=movers)
+    return page("case.html", visitor, images=look.hosts, **same, makers=makers, why=why, movers=movers)
 
 
 def _makers(live: Live, why: Reason) -> list[MakerRow]:
@@ -89,10 +95,15 @@ def _makers(live: Live, why: Reason) -> list[MakerRow]:
     return sorted(rows, key=lambda row: (row.total is None, row.total or 0.0))
 
 
-def _why(live: Live, why: Reason) -> str:
+def _why(live: Live, why: Reason, visitor: Visitor) -> str:
     drawn = why.propensity if why.method == "lot" else None
-    aim = None if why.objective is None else {m: v for m, v in why.objective.items() if v is not None}
-    return reason(why.losses, why.prices, live.maker, objective=aim, drawn=drawn)
+    called = visitor.called
+    aim = None
+    if why.objective is not None:
+        aim = {called(m): v for m, v in why.objective.items() if v is not None}
+    losses = {called(m): loss for m, loss in why.losses.items()}
+    prices = {called(m): price for m, price in why.prices.items()}
+    return reason(losses, prices, called(live.maker), objective=aim, drawn=drawn)
 
 
 def _movers(model: Model | None, found: CaseFile) -> Movers:
@@ -106,7 +117,7 @@ def _movers(model: Model | None, found: CaseFile) -> Movers:
     strongest = mine.loc[mine["total"].abs().sort_values(ascending=False).index].drop_duplicates("feature")
     top = strongest.head(MOVERS)
     rows = [
-        (f"{name} = {value}", float(total))
+        (f"{name} = {words.fact(value)}", float(total))
         for name, value, total in zip(top["feature"], top["value"], top["total"], strict=True)
     ]
     chances = {str(name): float(chance) for name, chance in explained.chances.items()}

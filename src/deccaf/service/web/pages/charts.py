@@ -6,15 +6,16 @@ Every function gives markup that is safe to place in a page: names are escaped, 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
+from deccaf.data.amounts import amount
 from deccaf.service.monitor.health import CalibrationPoint
-from deccaf.service.web.pages.words import amount
 
-_WIDE, _LABEL = 640, 170
+_TALL = 26
+"""Height of a row of a bar chart."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +50,11 @@ def load_bar(used: int, decided: int, capacity: int | None, scale: int) -> Marku
 def cost_bars(rows: Sequence[tuple[str, float | None, str]]) -> Markup:
     """Horizontal bars with their amounts: (name, cost, class)."""
     most = max([value for _, value, _ in rows if value is not None] or [1.0]) or 1.0
-    parts = []
-    for place, (name, value, kind) in enumerate(rows):
-        top, width = 34 * place, 0.0 if value is None else (_WIDE - _LABEL - 90) * value / most
-        parts += [
-            _text(0, top + 20, name, "label"),
-            _rect(_LABEL, top + 4, width, 24, kind, 3),
-            _text(_LABEL + width + 8, top + 21, amount(value), "value"),
-        ]
-    label = "; ".join(f"{name}: {amount(value)}" for name, value, _ in rows)
-    return _svg(_WIDE, 34 * len(rows), label, *parts)
+    bars = [
+        _bar(name, amount(value), _part(0.0, (value or 0.0) / most, 4, 18, kind))
+        for name, value, kind in rows
+    ]
+    return _bars("; ".join(f"{name}: {amount(value)}" for name, value, _ in rows), *bars)
 
 
 def curve(
@@ -89,46 +85,53 @@ def curve(
 
 
 def intervals(rows: Sequence[ErrorBar], most: float, reference: float | None = None) -> Markup:
-    """Error rates with their 95 % intervals; the dashed line is the reference."""
-    width = _WIDE - _LABEL - 150
-    parts = []
-    if reference is not None:
-        x = _LABEL + width * reference / most
-        parts.append(_line(x, 0, x, 30 * len(rows), "mean"))
-    for place, row in enumerate(rows):
-        y = 30 * place + 15
-        parts.append(_text(0, y + 5, row.name, "label"))
+    """Error rates with their 95 % intervals and a scale; the dashed line is the reference."""
+    most = most or 1.0
+    bars = []
+    for row in rows:
+        parts = [] if reference is None else [_mark_at(reference / most, 0, _TALL, "mean")]
         if row.rate is None:
-            parts.append(_text(_LABEL, y + 5, "no labels yet", "tick"))
+            bars.append(_bar(row.name, "no labels yet", *parts))
             continue
-        low, mid, high = (_LABEL + width * min(share, most) / most for share in (row.low, row.rate, row.high))
+        low, mid, high = (min(share / most, 1.0) for share in (row.low, row.rate, row.high))
         kind = "odd" if row.odd else "dot"
         if row.expected is not None:
-            x = _LABEL + width * min(row.expected, most) / most
-            parts.append(_line(x, y - 9, x, y + 9, "expected"))
+            parts.append(_mark_at(min(row.expected / most, 1.0), 4, _TALL - 4, "expected"))
         parts += [
-            _line(low, y, high, y, f"{kind}-line"),
-            Markup('<circle class="{}" cx="{:.1f}" cy="{}" r="5"/>').format(kind, mid, y),
-            _text(_WIDE - 140, y + 5, f"{100 * row.rate:.1f} %  {row.note}", "value"),
+            Markup('<line class="{}-line" x1="{:.2f}%" x2="{:.2f}%" y1="13" y2="13"/>').format(
+                kind, 100 * low, 100 * high
+            ),
+            Markup('<circle class="{}" cx="{:.2f}%" cy="13" r="5"/>').format(kind, 100 * mid),
         ]
+        bars.append(_bar(row.name, f"{100 * row.rate:.1f} % {row.note}", *parts))
     label = "; ".join(f"{row.name} {100 * row.rate:.1f} %" for row in rows if row.rate is not None)
-    return _svg(_WIDE, max(30 * len(rows), 30), label or "no labels yet", *parts)
+    return _bars(label or "no labels yet", *bars, _axis(most, lambda share: f"{100 * share:.3g} %"))
 
 
-def calibration(points: Sequence[CalibrationPoint]) -> Markup:
+def calibration(points: Sequence[CalibrationPoint], as_text: Callable[[float], str] = amount) -> Markup:
     """What was expected (across) against what happened (up), with intervals; on the line is right."""
     if not points:
         return _svg(120, 120, "no labels yet", _text(60, 62, "no labels yet", "tick", "middle"))
     most = max(max(p.expected, p.high) for p in points) * 1.05 or 1.0
-    parts = [_rect(0, 0, 120, 120, "plot", 0), _line(0, 120, 120, 0, "mean")]
+    left, top = 38, 8
+    parts = [_rect(left, top, 120, 120, "plot", 0), _line(left, top + 120, left + 120, top, "mean")]
+    for tick in _ticks(most, 2)[1:]:
+        place = 120 * tick / most
+        parts += [
+            _line(left, top + 120 - place, left + 120, top + 120 - place, "grid"),
+            _text(left - 4, top + 124 - place, as_text(tick), "tick tiny", "end"),
+            _text(left + place, top + 134, as_text(tick), "tick tiny", "middle"),
+        ]
+    parts.append(_text(left - 4, top + 134, "0", "tick tiny", "end"))
     for p in points:
         x, low, mid, high = (120 * share / most for share in (p.expected, p.low, p.seen, p.high))
+        bottom = top + 120
         parts += [
-            _line(x, 120 - low, x, 120 - high, "dot-line"),
-            Markup('<circle class="dot" cx="{:.1f}" cy="{:.1f}" r="4"/>').format(x, 120 - mid),
+            _line(left + x, bottom - low, left + x, bottom - high, "dot-line"),
+            Markup('<circle class="dot" cx="{:.1f}" cy="{:.1f}" r="4"/>').format(left + x, bottom - mid),
         ]
-    label = "; ".join(f"expected {amount(p.expected)}, seen {amount(p.seen)}" for p in points)
-    return _svg(120, 120, label, *parts)
+    label = "; ".join(f"expected {as_text(p.expected)}, seen {as_text(p.seen)}" for p in points)
+    return _svg(left + 130, top + 140, label, *parts)
 
 
 def heat(names: Sequence[str], share: Sequence[Sequence[float]]) -> Markup:
@@ -170,48 +173,81 @@ def _cell(x: float, y: float, size: float, shade: float, value: float, label: st
 def contributions(rows: Sequence[tuple[str, float]]) -> Markup:
     """What pushed an estimate up (right) or down (left)."""
     most = max((abs(value) for _, value in rows), default=1.0) or 1.0
-    middle, reach = 430, 150
-    parts = [_line(middle, 0, middle, 26 * len(rows), "mean")]
-    for place, (name, value) in enumerate(rows):
-        y, width = 26 * place + 4, reach * abs(value) / most
-        parts += [
-            _text(0, y + 14, name, "label"),
-            _rect(middle if value > 0 else middle - width, y, width, 18, "up" if value > 0 else "down", 2),
-            _text(_WIDE, y + 14, f"{value:+.2f}", "value", "end"),
-        ]
-    label = "; ".join(f"{name} {value:+.2f}" for name, value in rows)
-    return _svg(_WIDE, max(26 * len(rows), 20), label or "nothing", *parts)
+    bars = []
+    for name, value in rows:
+        width, kind = abs(value) / most / 2, "up" if value > 0 else "down"
+        part = _part(0.5 if value > 0 else 0.5 - width, width, 4, 18, kind)
+        bars.append(_bar(name, f"{value:+.2f}", _mark_at(0.5, 0, _TALL, "mean"), part))
+    return _bars("; ".join(f"{name} {value:+.2f}" for name, value in rows) or "nothing", *bars)
 
 
 def drift_bars(rows: Sequence[tuple[str, float, bool]], limit: float) -> Markup:
-    """Drift of each feature, with the line from which it is an alert."""
-    left = _LABEL + 80
-    width = _WIDE - left - 70
+    """Drift of each feature with a scale, and the line from which it is an alert."""
     most = max([value for _, value, _ in rows] + [limit * 1.3])
-    x = left + width * limit / most
-    parts = []
-    for place, (name, value, odd) in enumerate(rows):
-        y = 28 * place
-        parts += [
-            _text(0, y + 18, name if len(name) < 22 else name[:20] + "…", "label"),
-            _rect(left, y + 4, max(width * value / most, 1), 18, "odd" if odd else "used", 2),
-            _text(left + width * value / most + 6, y + 18, f"{value:.2f}", "value"),
-        ]
-    parts.append(_line(x, 0, x, 28 * len(rows), "mean"))
+    bars = [
+        _bar(
+            name,
+            f"{value:.2f}",
+            _part(0.0, max(value / most, 0.002), 4, 18, "odd" if odd else "used"),
+            _mark_at(limit / most, 0, _TALL, "mean"),
+        )
+        for name, value, odd in rows
+    ]
     label = "; ".join(f"{name} {value:.2f}" for name, value, _ in rows)
-    return _svg(_WIDE, max(28 * len(rows), 28), label or "no cases yet", *parts)
+    return _bars(label or "no cases yet", *bars, _axis(most, lambda value: f"{value:.3g}"))
+
+
+def _bars(label: str, *rows: Markup) -> Markup:
+    """Rows of a bar chart as text beside pictures: names and numbers have room at every width."""
+    return Markup('<div class="bars" role="img" aria-label="{}">{}</div>').format(
+        label, Markup("").join(rows)
+    )
+
+
+def _bar(name: str, value: str, *parts: Markup) -> Markup:
+    return Markup(
+        '<div class="bar"><span class="bar-name">{}</span>'
+        '<svg class="chart track" width="100%" height="{}" aria-hidden="true">{}</svg>'
+        '<span class="bar-value">{}</span></div>'
+    ).format(name, _TALL, Markup("").join(parts), value)
+
+
+def _axis(most: float, as_text: Callable[[float], str]) -> Markup:
+    """The scale below the rows."""
+    ticks = [
+        Markup('<text class="tick" x="{:.2f}%" y="16" text-anchor="{}">{}</text>').format(
+            100 * tick / most, "start" if not tick else "middle", as_text(tick)
+        )
+        for tick in _ticks(most, 4)
+    ]
+    return _bar("", "", *ticks)
+
+
+def _part(start: float, width: float, top: float, height: float, kind: str) -> Markup:
+    """A stretch of a row, in shares of its width."""
+    return Markup('<rect class="{}" x="{:.2f}%" y="{}" width="{:.2f}%" height="{}" rx="2"/>').format(
+        kind, 100 * start, top, max(100 * width, 0.0), height
+    )
+
+
+def _mark_at(share: float, top: float, bottom: float, kind: str) -> Markup:
+    return Markup('<line class="{}" x1="{:.2f}%" x2="{:.2f}%" y1="{}" y2="{}"/>').format(
+        kind, 100 * share, 100 * share, top, bottom
+    )
+
+
+def _ticks(most: float, about: int) -> list[float]:
+    """Round numbers from 0 to `most`, at most about so many steps."""
+    step = 10.0 ** math.floor(math.log10(max(most, 1e-9) / about))
+    step = next(s for s in (step, step * 2, step * 5, step * 10) if most / s <= about + 1e-9)
+    return [k * step for k in range(int(most / step + 1e-9) + 1)]
 
 
 def _grid(y_most: float, left: float, width: float, low: float) -> Markup:
-    step = 10 ** math.floor(math.log10(max(y_most, 1e-9)))
-    step = next(s for s in (step / 5, step / 2, step, step * 2) if y_most / s <= 6)
     parts = []
-    for k in range(int(y_most / step) + 1):
-        y = low - (low - 16) * k * step / y_most
-        parts += [
-            _line(left, y, width - 20, y, "grid"),
-            _text(left - 8, y + 4, amount(k * step), "tick", "end"),
-        ]
+    for tick in _ticks(y_most, 6):
+        y = low - (low - 16) * tick / y_most
+        parts += [_line(left, y, width - 20, y, "grid"), _text(left - 8, y + 4, amount(tick), "tick", "end")]
     return Markup("").join(parts)
 
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from deccaf.service.monitor import alerts, checks, windows
 from deccaf.service.monitor.health import HealthReport
 from deccaf.service.web.common import Here
-from deccaf.service.web.pages.access import LeadHere, checked_form
+from deccaf.service.web.pages.access import LeadHere, Visitor, checked_form
 from deccaf.service.web.pages.charts import ErrorBar
 from deccaf.service.web.pages.render import PageRoute, go, page
 
@@ -35,7 +35,7 @@ def watch(here: Here, visitor: LeadHere) -> Response:
         score_cases=windows.SCORE_REFERENCE,
         features=report.features[:MOST_FEATURES],
         finding=_finding(report),
-        people=_people(report),
+        people=_people(report, visitor),
         most=max([max(person.high, person.expected) for person in report.experts] or [1.0]),
         response=response,
         events=events,
@@ -68,7 +68,8 @@ def _finding(report: HealthReport) -> str:
     return f"{', '.join(odd[:3])} no longer {'looks' if len(odd) == 1 else 'look'} as in training"
 
 
-def _people(report: HealthReport) -> list[ErrorBar]:
+def _people(report: HealthReport, visitor: Visitor) -> list[ErrorBar]:
     return [
-        ErrorBar(e.name, e.seen, e.low, e.high, f"of {e.labelled}", e.odd, e.expected) for e in report.experts
+        ErrorBar(visitor.called(e.name), e.seen, e.low, e.high, f"of {e.labelled}", e.odd, e.expected)
+        for e in report.experts
     ]

@@ -63,7 +63,7 @@ def preview(plan_id: Id, here: Here, visitor: LeadHere) -> Response:
         summary=plan.summary,
         roster=seats,
         rows=rows,
-        warnings=words.plan_warnings(plan.summary),
+        warnings=words.plan_warnings(plan.summary, visitor.unit),
     )
 
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote, urlsplit
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from deccaf import __version__
+from deccaf.data import amounts
 from deccaf.errors import CapacityError, DeccafError
 from deccaf.service.errors import RefusedError
 from deccaf.service.web.pages import charts, words
@@ -40,17 +43,26 @@ HTMX = json.dumps(
 )
 
 
-def _clock(value: float | str | None) -> str:
-    """A time of the ledger as hours and minutes, with the day where it is not today (UTC)."""
+def _clock(value: float | str | None) -> Markup:
+    """A time of the ledger as hours and minutes, with the day where it is not today.
+
+    In UTC; the script of the pages puts it into the reader's time zone.
+    """
     if value is None:
-        return "–"
+        return Markup("–")
     when = datetime.fromisoformat(value) if isinstance(value, str) else datetime.fromtimestamp(value, UTC)
     today = datetime.now(UTC).date()
-    return when.strftime("%H:%M" if when.date() == today else "%Y-%m-%d %H:%M")
+    shown = when.strftime("%H:%M" if when.date() == today else "%Y-%m-%d %H:%M")
+    return Markup('<time datetime="{}">{}</time>').format(when.isoformat(timespec="seconds"), shown)
 
 
 def _ago(value: float | None) -> str:
     return "–" if value is None else words.span(max(time.time() - value, 0.0)) + " ago"
+
+
+def segment(value: str) -> str:
+    """An id or a name as a part of an address, slashes and all."""
+    return quote(value, safe="")
 
 
 environment = Environment(
@@ -61,7 +73,7 @@ environment = Environment(
     undefined=StrictUndefined,
 )
 environment.filters.update(
-    amount=words.amount,
+    amount=amounts.amount,
     percent=words.percent,
     clock=_clock,
     ago=_ago,
@@ -69,14 +81,20 @@ environment.filters.update(
     count=words.count,
     fact=words.fact,
     is_long=words.is_long,
+    segment=segment,
 )
-environment.globals.update(charts=charts, words=words, version=__version__, htmx_config=HTMX)
+environment.globals.update(
+    charts=charts, words=words, cost=amounts.cost, version=__version__, htmx_config=HTMX
+)
 
 
-def page(template: str, visitor: Visitor | None, code: int = 200, **values: Any) -> Response:
-    """A page, or a part of one."""
+def page(
+    template: str, visitor: Visitor | None, code: int = 200, images: Sequence[str] = (), **values: Any
+) -> Response:
+    """A page, or a part of one; pictures may come from the hosts `images` too."""
     text = environment.get_template(template).render(visitor=visitor, **values)
-    return HTMLResponse(text, code, {"Content-Security-Policy": POLICY, "X-Frame-Options": "DENY"})
+    policy = POLICY.replace("img-src 'self'", " ".join(["img-src 'self'", *images]))
+    return HTMLResponse(text, code, {"Content-Security-Policy": policy, "X-Frame-Options": "DENY"})
 
 
 def go(path: str) -> Response:
@@ -95,20 +113,46 @@ class PageRoute(APIRoute):
             try:
                 return await handle(request)
             except RequestValidationError:
-                return _sorry(request, 422, "The address or the form holds something that cannot be used.")
+                return sorry(request, 422, "The address or the form holds something that cannot be used.")
             except RefusedError as error:
-                return _sorry(request, error.status, error.detail)
+                return sorry(request, error.status, error.detail)
             except DeccafError as error:
-                return _sorry(request, 409 if isinstance(error, CapacityError) else 422, str(error))
+                return sorry(request, 409 if isinstance(error, CapacityError) else 422, str(error))
 
         return handled
 
 
-def _sorry(request: Request, status: int, detail: str) -> Response:
+def sorry(request: Request, status: int, detail: str) -> Response:
+    """What went wrong, as a page with its navigation, or as a part of one."""
     part = "hx-request" in request.headers
     if status == 401:
-        answer = page("sign_in.html", None, 401, wrong=None)
+        answer = page("sign_in.html", None, 401, wrong=None, next=_asked_for(request))
         if part:
             answer.headers["HX-Refresh"] = "true"
         return answer
-    return page("sorry_part.html" if part else "sorry.html", None, status, detail=detail)
+    visitor = getattr(request.state, "visitor", None)
+    return page("sorry_part.html" if part else "sorry.html", visitor, status, detail=detail)
+
+
+def wants_page(request: Request) -> bool:
+    """Whether a person asks, with a browser: programs take JSON."""
+    return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/v1/")
+
+
+def _asked_for(request: Request) -> str:
+    """Where to go on after signing in: the page that was asked for."""
+    if request.method != "GET" or "hx-request" in request.headers:
+        return ""
+    path = quote(request.url.path)
+    return path + (f"?{request.url.query}" if request.url.query else "")
+
+
+def own_path(given: str) -> str | None:
+    """An address of ours to go to, or None: whatever a browser could take for another site is refused."""
+    odd = any(ord(char) < 32 or char == "\\" for char in given)
+    if odd or not given.startswith("/") or given.startswith("//") or len(given) > 2000:
+        return None
+    parts = urlsplit(given)
+    if parts.scheme or parts.netloc or parts.path in {"/sign-in", "/sign-out"}:
+        return None
+    return given

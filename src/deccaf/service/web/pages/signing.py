@@ -14,7 +14,7 @@ from deccaf.service.store.sessions import SESSION_SECONDS, close_session, open_s
 from deccaf.service.web.admission import COOKIE, SIGN_IN
 from deccaf.service.web.common import Here
 from deccaf.service.web.pages.access import AnyoneHere, checked_form
-from deccaf.service.web.pages.render import PageRoute, go, page
+from deccaf.service.web.pages.render import PageRoute, go, own_path, page
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -35,17 +35,20 @@ async def sign_in(request: Request, here: Here) -> Response:
     """A key becomes a session; the key itself is never in a cookie."""
     form = await checked_form(request, None)
     secret = str(form.get("key", "")).strip()[:500]
+    wanted = own_path(str(form.get("next", ""))) or ""
     try:
         actor = await to_thread.run_sync(here.keys.look_up, secret)
     except RefusedError as error:
         if error.status != 401:
             raise
         await request.app.state.refusals.slow_down(request)
-        return page("sign_in.html", None, 401, wrong="This key is not known, or was revoked.")
+        return page("sign_in.html", None, 401, wrong="This key is not known, or was revoked.", next=wanted)
     if actor.role == "machine":
-        return page("sign_in.html", None, 403, wrong="This key belongs to a program; pages are for people.")
+        wrong = "This key belongs to a program; pages are for people."
+        return page("sign_in.html", None, 403, wrong=wrong, next=wanted)
     token = await here.writer.run(lambda connection: open_session(connection, actor, time.time()))
-    answer = go("/" if actor.role == "lead" else "/queue")
+    home = "/" if actor.role == "lead" else "/queue"
+    answer = go(wanted if wanted not in ("", "/") else home)
     answer.set_cookie(
         COOKIE,
         token,
@@ -57,11 +60,20 @@ async def sign_in(request: Request, here: Here) -> Response:
     return answer
 
 
+@router.get("/session")
+def session(visitor: AnyoneHere) -> Response:
+    """Whether this browser is signed in.
+
+    A link from another site comes without the cookie; the page to sign in asks here, and goes on by itself.
+    """
+    return Response(None, 204)
+
+
 @router.post("/sign-out")
 async def sign_out(request: Request, here: Here, visitor: AnyoneHere) -> Response:
     """The session ends here and in the database."""
     await checked_form(request, visitor)
     await here.writer.run(lambda connection: close_session(connection, visitor.token))
-    answer = page("sign_in.html", None, wrong=None)
+    answer = page("sign_in.html", None, wrong=None, next="")
     answer.delete_cookie(COOKIE)
     return answer

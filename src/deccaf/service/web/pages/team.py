@@ -7,7 +7,7 @@ hardest cases is not the worst.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Response
@@ -58,7 +58,8 @@ def team(here: Here, visitor: LeadHere) -> Response:
     def look(
         connection: sa.Connection,
     ) -> tuple[list[Record], set[str], list[CostCurve], Disagreement | None]:
-        records = [Record.of(row) for row in here.records.read(connection, time.time())[0]]
+        found = here.records.read(connection, time.time())[0]
+        records = [Record.of(row) for row in found if row.maker != MACHINE]  # it gets other cases: no person
         out_of_use = {person.name for person in people.list_experts(connection) if not person.active}
         if model is None:
             return records, out_of_use, [], None
@@ -66,13 +67,15 @@ def team(here: Here, visitor: LeadHere) -> Response:
         return records, out_of_use, curves, here.disagreements.read(connection, model)
 
     records, out_of_use, curves, matrix = here.read(look)
-    bars = [record.bar for record in records]
-    theirs = [r.errors for r in records if r.errors.labelled and r.name != MACHINE]
+    bars = [replace(record.bar, name=visitor.called(record.name)) for record in records]
+    theirs = [r.errors for r in records if r.errors.labelled]
+    if matrix is not None:
+        matrix = replace(matrix, names=[visitor.called(name) for name in matrix.names])
     mean = sum(e.wrong for e in theirs) / sum(e.labelled for e in theirs) if theirs else None
     return page(
         "team.html",
         visitor,
-        finding=_finding([bar for bar in bars if bar.name != MACHINE], mean),
+        finding=_finding(bars, mean),
         mean=mean,
         most=max([min(bar.high, 1.0) for bar in bars if bar.rate is not None] or [1.0]),
         bars=bars,

@@ -74,7 +74,7 @@ def what_if(request: Request, here: Here, visitor: LeadHere) -> Response:
         return None if shift is None else here.days.day(connection, shift)
 
     found = here.read(look)
-    scenario = None if found is None else ask(found[0], found[1], team / 100.0, changes)
+    scenario = None if found is None else ask(found[0], found[1], team / 100.0, changes, visitor.unit)
     return page("what_if.html", visitor, scenario=scenario)
 
 

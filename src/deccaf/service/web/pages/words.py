@@ -6,19 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deccaf.data.amounts import UNITS, amount, cost, number
 from deccaf.data.costs import Costs
 from deccaf.planning.comparing import SAME, is_worse
 from deccaf.service.reports.shift_report import MakerLoad
-
-
-def amount(value: float | None) -> str:
-    """A cost, with as many digits as carry meaning."""
-    if value is None or not math.isfinite(value):
-        return "–"
-    size = abs(value)
-    if 0 < size < 0.1:
-        return f"{value:.2g}"
-    return f"{value:,.{0 if size >= 1000 else 1 if size >= 100 else 2}f}"
 
 
 def percent(value: float | None, digits: int = 0) -> str:
@@ -42,7 +33,7 @@ def span(seconds: float) -> str:
     return f"{seconds / 86400:.1f} days"
 
 
-def unit(costs: Costs | None) -> str:
+def unit(costs: Costs | None, in_unit: str = UNITS) -> str:
     """What one unit of cost is."""
     if costs is None:
         return "Costs are in the unit of the losses that came with the cases."
@@ -50,63 +41,60 @@ def unit(costs: Costs | None) -> str:
         return f"Costs are in the unit of {', '.join(costs.columns)}, which every case brings along."
     matrix = costs.array()[0]
     parts = [
-        f"deciding {decision} when the truth is {truth} costs {amount(float(matrix[y, m]))}"
+        f"deciding {decision} when the truth is {truth} costs {cost(float(matrix[y, m]), in_unit)}"
         for y, truth in enumerate(costs.classes)
         for m, decision in enumerate(costs.classes)
         if y != m and len(costs.classes) <= 3
     ]
     return (
-        "Cost units: " + ", ".join(parts) + "."
+        "What errors cost: " + ", ".join(parts) + "."
         if parts
         else "Costs are in the unit of the model's cost table."
     )
 
 
-def plan_warnings(summary: Mapping[str, Any]) -> list[str]:
+def plan_warnings(summary: Mapping[str, Any], in_unit: str = "") -> list[str]:
     """Why a plan is no good: the machine alone, or the plan without its wishes, would cost less."""
-    cost, machine, plain = (summary.get(key) for key in ("cost", "machine_cost", "plain_cost"))
+    mine, machine, plain = (summary.get(key) for key in ("cost", "machine_cost", "plain_cost"))
     found = []
-    if cost is not None and machine is not None and is_worse(cost, machine):
+    if mine is not None and machine is not None and is_worse(mine, machine):
         found.append(
-            f"This plan costs {versus(cost, machine, 'the machine alone')}: let the machine decide, or lower "
-            "what people must get."
+            f"This plan costs {versus(mine, machine, 'the machine alone', in_unit)}: let the machine decide, "
+            "or lower what people must get."
         )
-    if cost is not None and plain is not None and is_worse(cost, plain):
+    if mine is not None and plain is not None and is_worse(mine, plain):
         asked = [] if not summary.get("constraints") else ["its constraints"]
         asked += ["its cases by lot"] if summary.get("by_lot") else []
         wishes = " and ".join(asked) or "what was asked for"
-        found.append(f"This plan costs {versus(cost, plain, f'the same plan without {wishes}')}.")
+        found.append(f"This plan costs {versus(mine, plain, f'the same plan without {wishes}', in_unit)}.")
     return found
 
 
-def versus(cost: float, other: float | None, name: str) -> str:
+def versus(mine: float, other: float | None, name: str, in_unit: str = "") -> str:
     """How a cost compares with another."""
     if other is None or not other:
         return f"nothing is known yet about {name}"
-    change = 1 - cost / other
+    change = 1 - mine / other
     if abs(change) < SAME:
-        return f"as much as {name} ({amount(other)})"
-    return f"{percent(abs(change))} {'less' if change > 0 else 'more'} than {name} ({amount(other)})"
+        return f"as much as {name} ({cost(other, in_unit)})"
+    return f"{percent(abs(change))} {'less' if change > 0 else 'more'} than {name} ({cost(other, in_unit)})"
 
 
-def cost_finding(cost: float, machine: float | None, chance: float | None) -> str:
+def cost_finding(mine: float, machine: float | None, chance: float | None, in_unit: str = "") -> str:
     """The title of the comparison of costs."""
     if machine is None and chance is None:
         return "No case has been given to anybody yet"
-    return (
-        f"Today costs {versus(cost, machine, 'the machine alone')}, {versus(cost, chance, 'random sharing')}"
-    )
+    alone = versus(mine, machine, "the machine alone", in_unit)
+    return f"Today costs {alone}, {versus(mine, chance, 'random sharing', in_unit)}"
 
 
 def next_hour(load: MakerLoad, worth: float) -> str:
-    """What one more hour of somebody would save."""
+    """What one more hour of somebody would save at most, for a column that says so."""
     if not load.active:
-        return f"{load.maker} is out of use and gets no cases."
+        return "out of use"
     if load.absent:
-        return f"{load.maker} is away today."
-    if not worth:
-        return f"{load.maker} has time to spare: one more hour would save nothing today."
-    return f"One more hour of {load.maker} would save up to {amount(worth)} today."
+        return "away today"
+    return amount(worth) if worth else "nothing: time to spare"
 
 
 def load_finding(loads: Sequence[MakerLoad]) -> str:
@@ -125,6 +113,8 @@ def fact(value: Any) -> Any:
     """A feature as a person reads it: a text whole, a vector by its length."""
     if isinstance(value, list):
         return f"{len(value)} numbers"
+    if isinstance(value, float):
+        return number(value)
     return "missing" if value is None else value
 
 
