@@ -307,6 +307,15 @@ class History(RuleBasedStateMachine):
     def _hand_back(self, rng: random.Random, name: str, maker: str) -> dict[str, Any]:
         return {"name": name, "maker": maker}
 
+    def _reassign(self, rng: random.Random, name: str, maker: str) -> dict[str, Any]:
+        cases = self.ledgers[0].cases
+        more = rng.sample(sorted(cases), min(rng.randint(0, 3), len(cases)))
+        to = rng.choice([None, None, *self.people, MACHINE])
+        return {"names": list(dict.fromkeys([name, *more])), "to": to, "begun": rng.random() < 0.5}
+
+    def _prioritise(self, rng: random.Random, name: str, maker: str) -> dict[str, Any]:
+        return {"name": name, "priority": rng.choice(["low", "normal", "high", "urgent"])}
+
     def _plan(self, rng: random.Random, name: str, maker: str) -> dict[str, Any]:
         cases = self.ledgers[0].cases
         waiting = [n for n, c in cases.items() if c.status == "waiting" and c.losses]
@@ -407,6 +416,8 @@ KINDS = (
     *["next_case"] * 3,
     *["decide"] * 3,
     *["hand_back"] * 3,
+    *["reassign"] * 3,
+    "prioritise",
     *["plan"] * 3,
     *["commit"] * 4,
     "discard",
@@ -444,6 +455,15 @@ CLASHES: tuple[tuple[str, ...], ...] = (
     ("decide", "person"),
     ("case", "shift"),
     ("label", "activate"),
+    ("reassign", "reassign"),
+    ("reassign", "next_case"),
+    ("reassign", "decide"),
+    ("reassign", "hand_back", "report"),
+    ("reassign", "person"),
+    ("reassign", "roster"),
+    ("reassign", "commit"),
+    ("reassign", "expire"),
+    ("prioritise", "next_case"),
 )
 
 

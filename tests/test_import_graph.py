@@ -81,6 +81,7 @@ FLOORS = [
     {"reports"},
     {"core"},
     {"web.middleware", "web.common", "web.admission"},
+    {"web.questions"},
     {"web.api", "web.pages"},
     {"web.app"},
     {"demo"},

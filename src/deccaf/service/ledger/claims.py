@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import sqlalchemy as sa
@@ -41,7 +41,7 @@ class QueuedCase:
 
 @dataclass(frozen=True)
 class Queue:
-    """What somebody has to decide, oldest first, and how much they have decided."""
+    """What somebody has to decide, the most urgent first, then the oldest, and how much they have decided."""
 
     waiting: int
     decided: int
@@ -80,15 +80,15 @@ class WorkDay:
 def claim_next(
     connection: sa.Connection, maker: str, actor: Actor, at: float, seconds: float
 ) -> Claim | None:
-    """The reviewer's open claim, or else the oldest case assigned to them, now claimed; None: nothing.
+    """The reviewer's open claim, or else their most urgent case, now claimed; None: nothing.
 
     One person's claims take turns, so that two tabs get the same case. A case that somebody is just changing
     is waited for, not passed over: what comes of it decides whether it is still theirs.
     """
     people.take_turn(connection, maker)
     c = t.assignments.c
-    mine = sa.select(*c["id", "case_id", "state"]).where(c.maker == maker).order_by(c.id).limit(1)
-    mine = mine.with_for_update(key_share=True)
+    mine = sa.select(*c["id", "case_id", "state"]).where(c.maker == maker).limit(1)
+    mine = _most_urgent(mine).with_for_update(key_share=True, of=t.assignments)
     row = connection.execute(mine.where(c.state == "claimed", c.claimed_until > at)).one_or_none()
     if row is None:
         row = connection.execute(mine.where(c.state == "assigned")).one_or_none()
@@ -238,7 +238,7 @@ def read_queue(connection: sa.Connection, maker: str, most: int) -> Queue:
     query = sa.select(*c["case_id", "state", "created_at", "claimed_until"]).where(
         c.maker == maker, c.state.in_(UNDECIDED)
     )
-    items = [QueuedCase(*row) for row in connection.execute(query.order_by(c.id).limit(most))]
+    items = [QueuedCase(*row) for row in connection.execute(_most_urgent(query).limit(most))]
     waiting = counts.get("assigned", 0) + counts.get("claimed", 0)
     return Queue(waiting, counts.get("decided", 0), items)
 
@@ -289,6 +289,13 @@ def mean_seconds(connection: sa.Connection, since: float) -> dict[str, float]:
     d = t.decisions.c
     query = sa.select(d.maker, sa.func.avg(d.seconds)).where(d.at >= since, d.seconds.is_not(None))
     return {maker: float(mean) for maker, mean in connection.execute(query.group_by(d.maker))}
+
+
+def _most_urgent(query: sa.Select[Any]) -> sa.Select[Any]:
+    """Assignments in the order in which they are worked through."""
+    c = t.cases.c
+    joined = query.join(t.cases, c.case_id == t.assignments.c.case_id)
+    return joined.order_by(c.priority.desc(), t.assignments.c.id)
 
 
 def _known(values: Mapping[str, float | None]) -> dict[str, float]:

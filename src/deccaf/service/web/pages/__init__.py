@@ -10,8 +10,13 @@ below.
 """
 
 from deccaf.service.web.pages import cases, models, monitoring, plan, queue, setup, signing, team, today
+from deccaf.service.web.pages.lead import audit, find, move, staff
 
-routers = tuple(page.router for page in (signing, today, plan, queue, cases, team, models, monitoring, setup))
+_OF_THE_LEAD = (find, move, staff, audit)
+routers = tuple(
+    page.router
+    for page in (signing, today, plan, queue, cases, *_OF_THE_LEAD, team, models, monitoring, setup)
+)
 """All pages, in the order of the menu."""
 
 __all__ = ["routers"]

@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import sqlalchemy as sa
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
 
 from deccaf.service.errors import RefusedError, not_found
+from deccaf.service.ledger import trail
+from deccaf.service.store.keys import Actor
 from deccaf.service.store.sessions import SESSION_SECONDS, close_session, open_session
 from deccaf.service.web.admission import COOKIE, SIGN_IN
 from deccaf.service.web.common import Here
@@ -44,7 +47,7 @@ async def sign_in(request: Request, here: Here) -> Response:
         return page("sign_in.html", None, 401, wrong="This key is not known, or was revoked.")
     if actor.role == "machine":
         return page("sign_in.html", None, 403, wrong="This key belongs to a program; pages are for people.")
-    token = await here.writer.run(lambda connection: open_session(connection, actor, time.time()))
+    token = await here.writer.run(lambda connection: _enter(connection, actor))
     answer = go("/" if actor.role == "lead" else "/queue")
     answer.set_cookie(
         COOKIE,
@@ -55,6 +58,12 @@ async def sign_in(request: Request, here: Here) -> Response:
         secure=request.url.scheme == "https",
     )
     return answer
+
+
+def _enter(connection: sa.Connection, actor: Actor) -> str:
+    at = time.time()
+    trail.record(connection, "signed in", at, actor, None, None, actor.expert)
+    return open_session(connection, actor, at)
 
 
 @router.post("/sign-out")
