@@ -48,6 +48,23 @@ PATHS = (
     "/models",
     "/watch",
     "/setup",
+    "/cases?find=c4&person=p07&status=assigned",
+    "/cases?find=123",
+    "/cases?find=c12",
+    "/cases?person=p07&sort=highest",
+    "/cases?sort=lowest&loss_from=0.5",
+    "/cases?disagreement=label&person=p03",
+    "/cases?decision=1&loss_from=0.999",
+    "/cases?disagreement=people",
+    "/cases?status=waiting&since=2020-01-01",
+    "/people",
+    "/person?name=p07",
+    "/absence?maker=p07",
+    "/audit",
+    "/audit?person=p07",
+    "/audit?kind=signed+in",
+    "/audit?since=2020-01-01&until=2020-02-01",
+    "/v1/reports/person-data?name=p49",
 )
 CHUNK = 2_000
 

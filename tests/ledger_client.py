@@ -39,6 +39,11 @@ def http_of(request: Request, shift: int) -> tuple[str, str, str, str]:
             path, body = f"/v1/cases/{args['name']}/hand-back", person
         case "undo" | "park" | "take_up" | "extend":
             path, body = f"/v1/cases/{args['name']}/{request.kind.replace('_', '-')}", person
+        case "reassign":
+            path, body = "/v1/reassignments", {"case_ids": args["names"], "begun": args["begun"]}
+            body["to"] = args["to"]
+        case "prioritise":
+            path, body = "/v1/priorities", {"case_ids": [args["name"]], "priority": args["priority"]}
         case "plan":
             path, body = "/v1/plans", {"shift": shift, "case_ids": args["names"]}
         case "commit" | "discard":

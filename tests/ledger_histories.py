@@ -328,6 +328,15 @@ class History(RuleBasedStateMachine):
 
     _undo = _park = _take_up = _extend = _hand_back
 
+    def _reassign(self, rng: random.Random, name: str, maker: str) -> dict[str, Any]:
+        cases = self.ledgers[0].cases
+        more = rng.sample(sorted(cases), min(rng.randint(0, 3), len(cases)))
+        to = rng.choice([None, None, *self.people, MACHINE])
+        return {"names": list(dict.fromkeys([name, *more])), "to": to, "begun": rng.random() < 0.5}
+
+    def _prioritise(self, rng: random.Random, name: str, maker: str) -> dict[str, Any]:
+        return {"name": name, "priority": rng.choice(["low", "normal", "high", "urgent"])}
+
     def _plan(self, rng: random.Random, name: str, maker: str) -> dict[str, Any]:
         cases = self.ledgers[0].cases
         waiting = [n for n, c in cases.items() if c.status == "waiting" and c.losses]
@@ -432,6 +441,8 @@ KINDS = (
     *["park"] * 2,
     *["take_up"] * 2,
     "extend",
+    *["reassign"] * 3,
+    "prioritise",
     *["plan"] * 3,
     *["commit"] * 4,
     "discard",
@@ -480,6 +491,15 @@ CLASHES: tuple[tuple[str, ...], ...] = (
     ("park", "roster"),
     ("take_up", "hand_back"),
     ("extend", "expire"),
+    ("reassign", "reassign"),
+    ("reassign", "next_case"),
+    ("reassign", "decide"),
+    ("reassign", "hand_back", "report"),
+    ("reassign", "person"),
+    ("reassign", "roster"),
+    ("reassign", "commit"),
+    ("reassign", "expire"),
+    ("prioritise", "next_case"),
 )
 
 

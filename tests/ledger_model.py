@@ -77,9 +77,14 @@ class Seat:
     active: bool = True
 
     @property
+    def room(self) -> float:
+        if self.absent or not self.active:
+            return 0
+        return float("inf") if self.capacity is None else self.capacity - self.used
+
+    @property
     def has_room(self) -> bool:
-        free = self.capacity is None or self.used < self.capacity
-        return free and self.active and not self.absent
+        return self.room > 0
 
 
 @dataclass
@@ -92,6 +97,8 @@ class Case:
     state: str | None = None
     turn: int = 0
     """When it was given to its maker: queues are worked through in this order."""
+    urgency: int = 0
+    """Of those in a queue, the most urgent come first."""
     decision: Any = None
     labels: list[Any] = field(default_factory=list)
     parked: bool = False
@@ -219,16 +226,16 @@ class Ledger:
         return 200, {"accepted": len(labels)}
 
     def next_case(self, maker: str, **_: Any) -> Any:
-        mine = [(c.turn, name) for name, c in self.cases.items() if c.maker == maker]
+        mine = [(-c.urgency, c.turn, name) for name, c in self.cases.items() if c.maker == maker]
         for state in ("claimed", "assigned"):
             found = sorted(
-                (turn, name)
-                for turn, name in mine
-                if self.cases[name].state == state and not self.cases[name].parked
+                place
+                for place in mine
+                if self.cases[place[-1]].state == state and not self.cases[place[-1]].parked
             )
             if found:
-                self.cases[found[0][1]].state = "claimed"
-                return 200, {"case_id": found[0][1], "status": "assigned"}
+                self.cases[found[0][-1]].state = "claimed"
+                return 200, {"case_id": found[0][-1], "status": "assigned"}
         return 204, {}
 
     def decide(self, name: str, maker: str, decision: Any, **_: Any) -> Any:
@@ -277,6 +284,46 @@ class Ledger:
         if self.cases[name].maker != maker or self.cases[name].state != "claimed":
             raise RefusedError(409, "not-claimed")
         return 200, {"case_id": name, "status": "assigned"}
+
+    def reassign(self, names: Sequence[str], to: str | None, begun: bool, answer: Answer, **_: Any) -> Any:
+        """In order of the queue; room that is left behind is not given out again."""
+        if to is not None and to not in self.seats:
+            raise RefusedError(409, "nothing-moved")
+        states = ("assigned", "claimed") if begun else ("assigned",)
+        known = [n for n in names if n in self.cases and self.cases[n].state in states]
+        room = {maker: seat.room for maker, seat in self.seats.items()}
+        moved = {}
+        for name in sorted(known, key=lambda n: self.cases[n].turn):
+            case = self.cases[name]
+            able = [
+                (case.losses[maker] + self.prices[maker], maker != MACHINE, maker)
+                for maker in self.seats
+                if room[maker] > 0 and maker in case.losses and maker not in (case.maker, *case.excluded)
+                if to in (None, maker) and self.is_open
+            ]
+            if able:
+                moved[name] = min(able)[2]
+                room[moved[name]] -= 1
+        if not moved:
+            raise RefusedError(409, "nothing-moved")
+        for name in moved:
+            before = self.cases[name].maker
+            assert before is not None
+            self.seats[before].used -= 1
+        for name, maker in moved.items():
+            self._give(name, maker)
+        found = answer.body.get("moved", [])
+        if {move["case_id"]: move["to"] for move in found} != moved:
+            return 0, {"moved": f"{moved} was expected"}
+        return 200, {}
+
+    def prioritise(self, name: str, priority: str, **_: Any) -> Any:
+        if name not in self.cases:
+            raise RefusedError(404, "not-found")
+        if self.cases[name].status == "decided":
+            raise RefusedError(409, "already-decided")
+        self.cases[name].urgency = {"low": -1, "normal": 0, "high": 1, "urgent": 2}[priority]
+        return 200, {"priority": priority}
 
     def plan(self, names: Sequence[str], answer: Answer, seen: Seen) -> Any:
         if not self.is_open:
@@ -431,6 +478,7 @@ class Ledger:
         case = self.cases[name]
         self.seats[maker].used += 1
         case.maker, case.state, case.status, case.turn = maker, "assigned", "assigned", self._next()
+        case.parked = False
         if maker == MACHINE and case.says is not None:
             case.state, case.status, case.decision = "decided", "decided", case.says
 

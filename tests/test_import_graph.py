@@ -82,6 +82,7 @@ FLOORS = [
     {"reports"},
     {"core"},
     {"web.middleware", "web.common", "web.admission"},
+    {"web.questions"},
     {"web.api", "web.pages"},
     {"web.app"},
     {"demo"},

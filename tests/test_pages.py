@@ -203,7 +203,7 @@ def test_a_case_says_who_was_chosen_and_why(desk: World, lead: Person, tmp_path:
     assert "moved the estimate most" in page
     assert "amount = 2" in page
     assert lead.get("/cases?find=scored").headers["location"] == "/cases/scored"
-    assert "There is no case missing" in lead.get("/cases?find=missing").text
+    assert "No case fits" in lead.get("/cases?find=missing").text
     assert lead.get("/cases/missing").status_code == 404
 
 

@@ -35,7 +35,7 @@ def test_loads_times_mean_losses_by_hand() -> None:
 
 def random_sharing(page: str) -> str:
     """The amount that a page gives for random sharing: a tile on the plan, a bar on Today."""
-    tile = re.search(r'<h3>Random sharing</h3>\s*<p class="big">([0-9.,]+) ', page)
+    tile = re.search(r'<h[23]>Random sharing</h[23]>\s*<p class="big">([0-9.,]+) ', page)
     bar = re.search(r"Random sharing: ([0-9.,]+)\"", page)
     found = tile or bar
     assert found is not None

@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 from deccaf.service.web import admission
-from deccaf.service.web.api.reports import harmless
 from deccaf.service.web.app import PUBLIC
 from deccaf.service.web.middleware import shape
+from deccaf.service.web.questions import harmless
 from service_world import World, history, model_file, shift_body, small_model, world
 
 

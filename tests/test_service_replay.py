@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from deccaf.service.store import database
+from deccaf.service.store.settings import write_setting
 from ledger_histories import model_bytes, other_model
 from service_world import World, model_file, shift_body, world
 
-READS = {("POST", "/v1/plans/{plan_id}/what-if")}
+READS = {("POST", "/v1/plans/{plan_id}/what-if"), ("POST", "/v1/reassignments/preview")}
 """Requests with a body that write nothing."""
 CSV = {"Content-Type": "text/csv"}
 
@@ -89,6 +91,17 @@ def calls(desk: World, folder: Path) -> Iterator[Call]:
     yield Call(("POST", "/v1/cases/{case_id}/undo"), "/v1/cases/u/undo", mine)
     post("/v1/cases", json=case("e", ann=0.1, bob=0.2))
     yield Call(("POST", "/v1/cases/{case_id}/hand-back"), "/v1/cases/e/hand-back", {"expert": "ann"})
+    post("/v1/cases", json=case("f", ann=0.1, bob=0.2))
+    yield Call(("POST", "/v1/priorities"), body={"case_ids": ["f"], "priority": "urgent"})
+    yield Call(("POST", "/v1/reassignments"), body={"case_ids": ["f"], "to": "bob"})
+    desk.lead.put(f"{shift}/roster/bob", json={"absent": True, "release": True})
+    yield Call(("POST", "/v1/shifts/{shift_id}/return"), f"{shift}/return", {"maker": "bob"})
+    yield Call(("PUT", "/v1/watch/limits"), body={"drift": 0.3})
+    with database.writing(desk.service.engine) as connection:
+        write_setting(connection, "alerts", {"drift amount": "it moved"})
+    yield Call(("POST", "/v1/watch/seen"), body={"alert": "drift amount", "note": "new form"})
+    post("/v1/experts", json={"name": "eve", "team": "desk"})
+    yield Call(("POST", "/v1/erasures"), body={"name": "eve", "again": "eve"})
     yield Call(("POST", "/v1/plans"), body={"case_ids": ["b", "c"]})
     drafts = [post("/v1/plans", json={"case_ids": ["b", "c"]}).json()["id"] for _ in range(2)]
     yield Call(("POST", "/v1/plans/{plan_id}/commit"), f"/v1/plans/{drafts[0]}/commit")

@@ -29,6 +29,7 @@ Array = NDArray[np.float64]
 
 WITHIN_DAYS, CHANCE = 30, 0.05
 """A false alert within so many days has at most this chance: at most one in 600 days on average."""
+FALSE_DAYS = WITHIN_DAYS / CHANCE
 TOLERATED = 1.25
 """Odds so many times as high as expected are not worth an alert."""
 TIMES = (2.0, 4.0, 12.0)
@@ -129,9 +130,9 @@ def change(days: Sequence[Tally], needed: float) -> Change:
     return Change(float(total.mean()), needed, tally, len(latest) - since)
 
 
-def threshold(watched: int) -> float:
+def threshold(watched: int, false_days: float = FALSE_DAYS) -> float:
     """The evidence for an alert where so many people (or classes) are watched: the promise is for all."""
-    return WITHIN_DAYS * max(watched, 1) / CHANCE
+    return false_days * max(watched, 1)
 
 
 def _log_ratio(happened: Array, other: Array, null: Array) -> float:

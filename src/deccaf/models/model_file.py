@@ -116,6 +116,38 @@ def read_model_file(path: str | Path, key: bytes | None = None) -> ModelFile:
     return ModelFile(manifest, model, signed)
 
 
+def rename_expert(path: str | Path, before: str, after: str) -> None:
+    """Put another name in the place of an expert's, with the same numbers; a signature does not survive."""
+    path = Path(path)
+    content = _opened(path)
+    manifest = _manifest(path, content[MANIFEST])
+    _check_members(path, manifest, content)
+    model = _plain(content[MODEL])
+    for part in ("learned", "pace"):
+        if part in model:
+            model[part] = _renamed(model[part], before, after)
+    content[MODEL] = _json(model, allow_nan=False)
+    manifest["training"] = _renamed(manifest["training"], before, after)
+    manifest["members"][MODEL] = {
+        "bytes": len(content[MODEL]),
+        "sha256": hashlib.sha256(content[MODEL]).hexdigest(),
+    }
+    members = {name: data for name, data in content.items() if name not in (MANIFEST, SIGNATURE)}
+    with replacing(path) as beside:
+        beside.write_bytes(_sealed({MANIFEST: _json(manifest), **members}))
+
+
+def _renamed(part: Any, before: str, after: str) -> Any:
+    """Plain data with one name in the place of another."""
+    if isinstance(part, dict):
+        return {
+            after if key == before else key: _renamed(value, before, after) for key, value in part.items()
+        }
+    if isinstance(part, list):
+        return [_renamed(value, before, after) for value in part]
+    return after if part == before and isinstance(part, str) else part
+
+
 def _opened(path: Path) -> dict[str, bytes]:
     """All members of the file, after its sum was checked; nothing is interpreted yet."""
     try:

@@ -80,6 +80,7 @@ class Registry:
         self._engine = engine
         self._lock = threading.Lock()
         self._fitted: Model | None = None
+        self._digest = ""
         self._counted = newcomers.NOTHING
         self.active: Model | None = None
         self._others: dict[int, Model] = {}
@@ -105,9 +106,11 @@ class Registry:
             wanted = versions.active_id(connection)
             if wanted is None:
                 return self.active
-            if self._fitted is None or self._fitted.id != wanted:
+            digest = versions.digest_of(connection, wanted)  # a file is written anew when somebody is erased
+            if self._fitted is None or (self._fitted.id, self._digest) != (wanted, digest):
                 name, content = versions.read_content(connection, wanted)
                 self.active = self._fitted = Model(wanted, name, load(content))
+                self._digest = digest
                 self._counted = newcomers.NOTHING
             there = newcomers.known(connection, self._fitted.system)
             if there != self._counted:

@@ -100,9 +100,8 @@ class Outcome:
     label: int | str | None
 
 
-_LIVE = sa.select(*[t.assignments.c[name] for name in Live.__dataclass_fields__]).where(
-    t.assignments.c.state.in_(t.LIVE), ~unfinished.unfinished_plan()
-)
+_ANY = sa.select(*[t.assignments.c[name] for name in Live.__dataclass_fields__])
+_LIVE = _ANY.where(t.assignments.c.state.in_(t.LIVE), ~unfinished.unfinished_plan())
 
 
 def insert(
@@ -125,6 +124,16 @@ def live_of(connection: sa.Connection, case_id: str) -> Live | None:
     """Who has a case, or has decided it."""
     row = connection.execute(_LIVE.where(t.assignments.c.case_id == case_id)).one_or_none()
     return None if row is None else Live(*row)
+
+
+def live_where(which: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """A query for live assignments, in the order of the fields of `Live`."""
+    return _LIVE.where(which)
+
+
+def any_where(which: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """The same for assignments in whichever state."""
+    return _ANY.where(which)
 
 
 def lock(connection: sa.Connection, which: sa.ColumnElement[bool], most: int | None) -> list[Live]:

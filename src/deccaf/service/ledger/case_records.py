@@ -102,6 +102,7 @@ class CaseFile:
     reason: Reason | None
     decision: Decided | None
     events: list[Event]
+    priority: int = 0
 
 
 def known_cases(connection: sa.Connection, case_ids: Sequence[str]) -> set[str]:
@@ -217,6 +218,19 @@ def set_many_waiting(
     return found
 
 
+def admit_again(connection: sa.Connection, case_ids: Sequence[str], maker: str) -> None:
+    """Let somebody get cases again that they were excluded from."""
+    c = t.cases.c
+    for start in range(0, len(case_ids), _AT_ONCE):
+        part = list(case_ids[start : start + _AT_ONCE])
+        query = sa.select(*c["case_id", "excluded"]).where(c.case_id.in_(part))
+        for row in connection.execute(query).all():
+            left = [name for name in json.loads(row.excluded) if name != maker]
+            connection.execute(
+                sa.update(t.cases).where(c.case_id == row.case_id).values(excluded=json.dumps(left))
+            )
+
+
 def waiting_count(connection: sa.Connection) -> int:
     """How many cases wait for a plan."""
     return _count(connection, t.cases.c.status == "waiting")
@@ -266,6 +280,7 @@ def read_case(connection: sa.Connection, case_id: str, who: Actor) -> CaseFile:
         reason=None if live is None else assignments.reason_of(connection, live),
         decision=None if made is None else Decided(made.maker, from_json(made.decision), made.at),
         events=trail.events_of(connection, case_id),
+        priority=row.priority,
     )
 
 

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import sqlalchemy as sa
@@ -26,7 +26,8 @@ UNDECIDED = ("assigned", "claimed")
 """States of an assignment that somebody has still to decide."""
 RELEASED_AT_ONCE = 150
 """Cases that are taken from somebody in one transaction on SQLite."""
-_FINISHED = ~unfinished.unfinished_plan()
+FINISHED = ~unfinished.unfinished_plan()
+"""Of an assignment: that it is not of a plan whose commit goes on."""
 
 
 class Claim(NamedTuple):
@@ -50,7 +51,7 @@ class QueuedCase:
 
 @dataclass(frozen=True)
 class Queue:
-    """What somebody has to decide, oldest first, and how much they have decided."""
+    """What somebody has to decide, the most urgent first, then the oldest, and how much they have decided."""
 
     waiting: int
     decided: int
@@ -89,15 +90,15 @@ class WorkDay:
 def claim_next(
     connection: sa.Connection, maker: str, actor: Actor, at: float, seconds: float
 ) -> Claim | None:
-    """The reviewer's open claim, or else the oldest case assigned to them, now claimed; None: nothing.
+    """The reviewer's open claim, or else their most urgent case, now claimed; None: nothing.
 
     One person's claims take turns, so that two tabs get the same case. A case that somebody is just changing
     is waited for, not passed over: what comes of it decides whether it is still theirs.
     """
     people.take_turn(connection, maker)
     c = t.assignments.c
-    mine = sa.select(*c["id", "case_id", "state"]).where(c.maker == maker, _FINISHED)
-    mine = mine.order_by(c.id).limit(1).with_for_update(key_share=True)
+    mine = sa.select(*c["id", "case_id", "state"]).where(c.maker == maker, FINISHED).limit(1)
+    mine = _most_urgent(mine).with_for_update(key_share=True, of=t.assignments)
     row = connection.execute(mine.where(c.state == "claimed", c.claimed_until > at)).one_or_none()
     if row is None:
         ready = sa.or_(c.parked_until.is_(None), c.parked_until <= at)
@@ -148,7 +149,7 @@ def decide(
     c = t.assignments.c
     done = connection.execute(
         sa.update(t.assignments)
-        .where(c.case_id == case_id, c.maker == maker, c.state.in_(UNDECIDED), _FINISHED)
+        .where(c.case_id == case_id, c.maker == maker, c.state.in_(UNDECIDED), FINISHED)
         .values(state="decided", changed_at=at, claimed_until=None)
     )
     if done.rowcount != 1:
@@ -289,10 +290,10 @@ def release_all(
 
 def release_piece(connection: sa.Connection, change: Unfinished, rng: np.random.Generator) -> bool:
     """The next cases of somebody whose work goes to others; whether any may be left."""
-    wanted, at = json.loads(change.units), time.time()
+    wanted = json.loads(change.units)
     if change.shift_id is None or not unfinished.is_open(connection, change):
         return False
-    desk.open_desk(connection, change.shift_id, at)
+    desk.open_desk(connection, change.shift_id, time.time())
     moved = release_work(
         connection,
         change.shift_id,
@@ -300,7 +301,7 @@ def release_piece(connection: sa.Connection, change: Unfinished, rng: np.random.
         RELEASED_AT_ONCE,
         wanted["reason"],
         Actor(change.key_id),
-        at,
+        change.at,  # all pieces are of one moment: whoever comes back gets them again (`moving.absence`)
         rng,
         begun=wanted["begun"],
         until=change.after_id,
@@ -311,7 +312,7 @@ def release_piece(connection: sa.Connection, change: Unfinished, rng: np.random.
 def _open_work(shift_id: int, maker: str, begun: bool) -> sa.ColumnElement[bool]:
     c = t.assignments.c
     states = UNDECIDED if begun else ("assigned",)
-    return sa.and_(c.shift_id == shift_id, c.maker == maker, c.state.in_(states), _FINISHED)
+    return sa.and_(c.shift_id == shift_id, c.maker == maker, c.state.in_(states), FINISHED)
 
 
 def read_queue(connection: sa.Connection, maker: str, most: int) -> Queue:
@@ -322,7 +323,7 @@ def read_queue(connection: sa.Connection, maker: str, most: int) -> Queue:
     query = sa.select(*c["case_id", "state", "created_at", "claimed_until", "parked_until"]).where(
         c.maker == maker, c.state.in_(UNDECIDED)
     )
-    items = [QueuedCase(*row) for row in connection.execute(query.order_by(c.id).limit(most))]
+    items = [QueuedCase(*row) for row in connection.execute(_most_urgent(query).limit(most))]
     waiting = counts.get("assigned", 0) + counts.get("claimed", 0)
     return Queue(waiting, counts.get("decided", 0), items)
 
@@ -373,6 +374,13 @@ def mean_seconds(connection: sa.Connection, since: float) -> dict[str, float]:
     d = t.decisions.c
     query = sa.select(d.maker, sa.func.avg(d.seconds)).where(d.at >= since, d.seconds.is_not(None))
     return {maker: float(mean) for maker, mean in connection.execute(query.group_by(d.maker))}
+
+
+def _most_urgent(query: sa.Select[Any]) -> sa.Select[Any]:
+    """Assignments in the order in which they are worked through."""
+    c = t.cases.c
+    joined = query.join(t.cases, c.case_id == t.assignments.c.case_id)
+    return joined.order_by(c.priority.desc(), t.assignments.c.id)
 
 
 def _known(values: Mapping[str, float | None]) -> dict[str, float]:

@@ -94,6 +94,38 @@ def place_waiting(
     return placed
 
 
+def give(
+    connection: sa.Connection,
+    at_desk: Desk,
+    items: Sequence[tuple[ToPlace, str]],
+    method: str,
+    actor: Actor,
+    at: float,
+) -> None:
+    """Give cases to those whom somebody has chosen for them; refused where there is no room."""
+    made = [(item, _placed(at_desk, item, maker, method), actor) for item, maker in items]
+    at_desk.taken.update(maker for _, maker in items)
+    decided = [placed.case_id for _, placed, _ in made if placed.status == "decided"]
+    case_records.set_status(connection, decided, "decided")
+    _write(connection, at_desk, made, at)
+
+
+def _placed(at_desk: Desk, item: ToPlace, maker: str, method: str) -> Placed:
+    row, position = at_desk.row(item.losses, item.excluded), at_desk.makers.index(maker)
+    aim = None if item.objective is None else at_desk.row(item.objective, item.excluded)
+    return Placed(
+        case_id=item.case_id,
+        maker=maker,
+        expected_loss=float(row[position]),
+        price=float(at_desk.prices[position]),
+        propensity=1.0,
+        method=method,
+        losses=_by_maker(at_desk, row),
+        decision=item.says if maker == MACHINE else None,
+        objective=None if aim is None else _by_maker(at_desk, aim),
+    )
+
+
 def _choose(at_desk: Desk, item: ToPlace, rng: np.random.Generator) -> Placed | None:
     row = at_desk.row(item.losses, item.excluded)
     aim = row if item.objective is None else at_desk.row(item.objective, item.excluded)

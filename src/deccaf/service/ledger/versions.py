@@ -116,6 +116,12 @@ def active_id(connection: sa.Connection) -> int | None:
     return None if found is None else int(found)
 
 
+def digest_of(connection: sa.Connection, model_id: int) -> str:
+    """The SHA-256 of a version's file."""
+    c = t.models.c
+    return str(connection.execute(sa.select(c.sha256).where(c.id == model_id)).scalar_one())
+
+
 def read_content(connection: sa.Connection, model_id: int) -> tuple[str, bytes]:
     """A version's name and its file."""
     c = t.models.c

@@ -7,15 +7,16 @@ from dataclasses import asdict, dataclass
 
 import sqlalchemy as sa
 
+from deccaf.service.errors import not_found
 from deccaf.service.jobs import records
 from deccaf.service.ledger import trail
 from deccaf.service.ledger.trail import Event
 from deccaf.service.monitor.health import DAY, Alert
 from deccaf.service.store import database
-from deccaf.service.store.keys import Actor
+from deccaf.service.store.keys import Actor, key_name
 from deccaf.service.store.settings import read_setting, write_setting
 
-RAISED, CLEARED = "alert raised", "alert cleared"
+RAISED, CLEARED, SEEN = "alert raised", "alert cleared", "alert acknowledged"
 _IN_FORCE, _RESPONSE = "alerts", "watch"
 _LOOKED_AT = 1_000
 
@@ -47,6 +48,38 @@ def keep_alerts(engine: sa.Engine, alerts: Sequence[Alert], at: float) -> None:
         _respond(connection, sorted(new), at)
 
 
+@dataclass(frozen=True)
+class Acknowledged:
+    """Who has seen an alert, when, and what they said."""
+
+    key: int | None
+    who: str
+    at: float
+    note: str
+
+
+def acknowledge(connection: sa.Connection, name: str, note: str, who: Actor, at: float) -> None:
+    """Say that an alert in force was seen; it stays until it is over."""
+    if name not in (read_setting(connection, _IN_FORCE) or {}):
+        raise not_found("alert in force", name)
+    trail.record(connection, SEEN, at, who, alert=name, note=note)
+
+
+def acknowledged(connection: sa.Connection) -> dict[str, Acknowledged]:
+    """Alerts in force that somebody has seen since they came up; the latest to say so."""
+    now = read_setting(connection, _IN_FORCE) or {}
+    found: dict[str, Acknowledged] = {}
+    over: set[str] = set()
+    for event in trail.latest_events(connection, (RAISED, SEEN), _LOOKED_AT) if now else []:
+        name = str(event.data.get("alert"))
+        if event.kind == RAISED:
+            over.add(name)
+        elif name in now and name not in over | found.keys():
+            whose = key_name(connection, event.key)
+            found[name] = Acknowledged(event.key, whose, event.at, str(event.data.get("note", "")))
+    return found
+
+
 def in_force(connection: sa.Connection, name: str, at: float) -> bool:
     """Whether an alert was in force at a time, by the trail."""
     events = trail.latest_events(connection, (RAISED, CLEARED), _LOOKED_AT)
@@ -66,8 +99,8 @@ def write_response(connection: sa.Connection, refit: bool, activate: bool, who: 
 
 
 def latest_alerts(connection: sa.Connection, most: int) -> list[Event]:
-    """What came up and went away lately, the newest first."""
-    return trail.latest_events(connection, (RAISED, CLEARED), most)
+    """What came up, was seen and went away lately, the newest first."""
+    return trail.latest_events(connection, (RAISED, CLEARED, SEEN), most)
 
 
 def _respond(connection: sa.Connection, new: list[str], at: float) -> None:

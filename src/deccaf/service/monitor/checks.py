@@ -34,7 +34,9 @@ DAYS_BEFORE = 2
 Floats = NDArray[np.float64]
 
 
-def feature_drift(model: Model, frame: pd.DataFrame) -> list[tuple[str, float, bool]]:
+def feature_drift(
+    model: Model, frame: pd.DataFrame, limit: float = INDEX_LIMIT
+) -> list[tuple[str, float, bool]]:
     """Name, stability index against training, whether it is more than chance and much; the largest first."""
     profiles = model.system.training_.get("profile")
     if not profiles:
@@ -42,16 +44,16 @@ def feature_drift(model: Model, frame: pd.DataFrame) -> list[tuple[str, float, b
     cast = as_seen(model, frame)
     table = drift(profiles, cast, [name for name in profiles if name in cast])
     return [
-        (str(name), float(index), bool(real) and float(index) > INDEX_LIMIT)
+        (str(name), float(index), bool(real) and float(index) > limit)
         for name, index, real in zip(table.index, table["index"], table["real"], strict=True)
     ]
 
 
-def differs(known: Mapping[str, Any], before: pd.Series, now: pd.Series) -> bool:
+def differs(known: Mapping[str, Any], before: pd.Series, now: pd.Series, limit: float = INDEX_LIMIT) -> bool:
     """Whether two samples of a column differ much, and by more than chance, in the bins of its profile."""
     old, new = counts(known, before), counts(known, now)
     index = stability(old, new)
-    return index > INDEX_LIMIT and is_real(index, old, new)
+    return index > limit and is_real(index, old, new)
 
 
 def unlike_its_weekday(
@@ -60,6 +62,7 @@ def unlike_its_weekday(
     frame: pd.DataFrame,
     weeks: Sequence[pd.DataFrame],
     days: Sequence[pd.DataFrame],
+    limit: float = INDEX_LIMIT,
 ) -> bool:
     """Whether cases that differ from training also differ from those of the same weekday.
 
@@ -68,14 +71,14 @@ def unlike_its_weekday(
     """
     now = column(frame)
     if weeks:
-        return all(differs(known, column(week), now) for week in weeks)
+        return all(differs(known, column(week), now, limit) for week in weeks)
     old = np.asarray(known["shares"], np.float64) * known["cases"]
     if stability(old, counts(known, now)) > AT_ONCE:
         return True
     for day in days:
         new = counts(known, column(day))
         index = stability(old, new)
-        if not (index > INDEX_LIMIT and is_real(index, old, new)):
+        if not (index > limit and is_real(index, old, new)):
             return False
     return len(days) == DAYS_BEFORE
 
@@ -94,12 +97,14 @@ def score_profile(model: Model, frame: pd.DataFrame) -> dict[str, Any]:
     return profile(pd.Series(_score(model, frame)))
 
 
-def score_drift(model: Model, frame: pd.DataFrame, reference: dict[str, Any]) -> tuple[float, bool]:
+def score_drift(
+    model: Model, frame: pd.DataFrame, reference: dict[str, Any], limit: float = INDEX_LIMIT
+) -> tuple[float, bool]:
     """The stability index of the scores against a reference, and whether it is an alert."""
     before = np.asarray(reference["shares"]) * reference["cases"]
     now = counts(reference, pd.Series(_score(model, frame)))
     index = stability(before, now)
-    return index, index > INDEX_LIMIT and is_real(index, before, now)
+    return index, index > limit and is_real(index, before, now)
 
 
 def calibration(

@@ -23,8 +23,11 @@ WEEKS = 4
 class Earlier:
     """The window that is checked, shifted back by weeks and by days."""
 
-    def __init__(self, connection: sa.Connection, model: Model, since: float, at: float) -> None:
+    def __init__(
+        self, connection: sa.Connection, model: Model, since: float, at: float, limit: float
+    ) -> None:
         self._connection, self._model, self._since, self._at = connection, model, since, at
+        self._limit = limit
 
     def confirmed(
         self, found: list[tuple[str, float, bool]], frame: pd.DataFrame
@@ -43,14 +46,14 @@ class Earlier:
             return pd.Series(checks.class_chances(self._model, cases)[:, -1])
 
         weeks = self._weeks_without("drift score")
-        return checks.unlike_its_weekday(score, reference, frame, weeks, self._days)
+        return checks.unlike_its_weekday(score, reference, frame, weeks, self._days, self._limit)
 
     def _unlike(self, name: str, known: dict[str, Any], frame: pd.DataFrame) -> bool:
         def column(cases: pd.DataFrame) -> pd.Series:
             return checks.as_seen(self._model, cases)[name]
 
         weeks = self._weeks_without(f"drift {name}")
-        return checks.unlike_its_weekday(column, known, frame, weeks, self._days)
+        return checks.unlike_its_weekday(column, known, frame, weeks, self._days, self._limit)
 
     def _weeks_without(self, alert: str) -> list[pd.DataFrame]:
         return [

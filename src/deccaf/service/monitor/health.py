@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 DAY = 86400.0
-LONG_DELAY = 60 * DAY
 
 
 class CalibrationPoint(NamedTuple):
@@ -71,6 +70,8 @@ class HealthReport:
     """The same for the slowest tenth."""
     seconds: float = 0.0
     """How long the check took."""
+    longest_delay: float = 60 * DAY
+    """Labels of the slowest tenth that take longer are an alert."""
 
     @property
     def alerts(self) -> list[Alert]:
@@ -102,7 +103,7 @@ class HealthReport:
             for w in self.experts
             if w.odd
         ]
-        if self.late is not None and self.late > LONG_DELAY:
+        if self.late is not None and self.late > self.longest_delay:
             finding = f"a tenth of the labels take more than {self.late / DAY:.0f} days"
             found.append(
                 Alert("labels", finding, "Ask where they are held up: models learn from labels.", "delay")

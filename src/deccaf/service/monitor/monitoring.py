@@ -12,10 +12,11 @@ import sqlalchemy as sa
 from prometheus_client import CollectorRegistry, Gauge
 
 from deccaf.service.decide.registry import Model, Registry
-from deccaf.service.monitor import checks, watching, windows
+from deccaf.service.monitor import checks, daily, watching, windows
 from deccaf.service.monitor.alerts import keep_alerts
 from deccaf.service.monitor.earlier import Earlier
 from deccaf.service.monitor.health import DAY, HealthReport
+from deccaf.service.monitor.limits import Limits, read_limits
 from deccaf.service.store import database
 
 CHECK_SECONDS = 60.0
@@ -31,6 +32,7 @@ class Monitor:
         self._watched = watching.Watched(0, 0)
         self.every = CHECK_SECONDS
         self.report = HealthReport(0.0)
+        self.limits = Limits()
         self._drift = Gauge(
             "deccaf_drift", "Stability index against training.", ["column"], registry=registry
         )
@@ -54,11 +56,13 @@ class Monitor:
             began = time.perf_counter()
             self._look_at_labels(at)
             with database.reading(self._engine) as connection:
+                self.limits = read_limits(connection)
                 report = self._examine(connection, at, at - DAY if since is None else since)
             report = replace(report, seconds=time.perf_counter() - began)
             self.report = report
         self._publish(report)
         keep_alerts(self._engine, report.alerts, at)
+        self._keep_day(report)
         return report
 
     def _look_at_labels(self, at: float) -> None:
@@ -79,16 +83,18 @@ class Monitor:
     def _examine(self, connection: sa.Connection, at: float, since: float) -> HealthReport:
         model = self._models.active
         delay, late = windows.label_delays(connection, since)
-        report = HealthReport(at, delay=delay, late=late)
+        report = HealthReport(at, delay=delay, late=late, longest_delay=self.limits.label_days * DAY)
         if model is None:
             return report
         frame = windows.latest_cases(connection, since, at, model)
         report = replace(report, model=model.name, cases=len(frame))
         if len(frame) >= checks.FEWEST_CASES:
-            earlier = Earlier(connection, model, since, at)
-            report = replace(report, features=earlier.confirmed(checks.feature_drift(model, frame), frame))
+            earlier = Earlier(connection, model, since, at, self.limits.drift)
+            drift = checks.feature_drift(model, frame, self.limits.drift)
+            report = replace(report, features=earlier.confirmed(drift, frame))
             report = self._with_score(report, connection, model, frame, earlier)
-        people, classes = self._watched.people(), self._watched.classes()
+        false_days = self.limits.false_days
+        people, classes = self._watched.people(false_days), self._watched.classes(false_days)
         decided = windows.decided_by_people(connection, since, at)
         report = replace(report, experts=checks.expert_errors(model, decided, people))
         labelled = windows.freshly_labelled(connection, since, at)
@@ -110,8 +116,17 @@ class Monitor:
             if len(first) < windows.SCORE_REFERENCE:
                 return report
             self._reference = (model.id, checks.score_profile(model, first))
-        index, is_odd = checks.score_drift(model, frame, self._reference[1])
+        index, is_odd = checks.score_drift(model, frame, self._reference[1], self.limits.drift)
         return replace(report, score=index, score_odd=is_odd and earlier.score_too(frame, self._reference[1]))
+
+    def _keep_day(self, report: HealthReport) -> None:
+        """Write the day's measures down, for pages that show them over time."""
+        model = self._models.active
+        people = {} if model is None else self._watched.people(self.limits.false_days)
+        found = daily.measures(report, self.limits, people)
+        if found:
+            with database.writing(self._engine) as connection:
+                daily.keep(connection, found, None if model is None else model.id, report.at)
 
     def _publish(self, report: HealthReport) -> None:
         for gauge in (self._drift, self._errors, self._alerts):

@@ -35,20 +35,20 @@ class Watched:
     """The last label that was looked at."""
     days: dict[int, dict[str, Tally]] = field(default_factory=dict)
 
-    def people(self) -> dict[str, Change]:
-        """The evidence about everybody."""
-        return self._changes(_PERSON)
+    def people(self, false_days: float = sequential.FALSE_DAYS) -> dict[str, Change]:
+        """The evidence about everybody; a false alert comes at most once in so many days on average."""
+        return self._changes(_PERSON, false_days)
 
-    def classes(self) -> dict[str, Change]:
+    def classes(self, false_days: float = sequential.FALSE_DAYS) -> dict[str, Change]:
         """The evidence about every class."""
-        return self._changes(_CLASS)
+        return self._changes(_CLASS, false_days)
 
-    def _changes(self, kind: str) -> dict[str, Change]:
+    def _changes(self, kind: str, false_days: float) -> dict[str, Change]:
         names = sorted({name for day in self.days.values() for name in day if name.startswith(kind)})
         return {
             name.removeprefix(kind): sequential.change(
                 [day[name] for _, day in sorted(self.days.items()) if name in day],
-                sequential.threshold(len(names)),
+                sequential.threshold(len(names), false_days),
             )
             for name in names
         }

@@ -67,7 +67,7 @@ def cost_curves(connection: sa.Connection, model: Model) -> list[CostCurve]:
         if decision in classes and truth in classes:
             cost = float(matrix[classes[truth], classes[decision]])
             found.setdefault(maker, []).append((expected, cost))
-    return [_curve(name, np.array(found[name])) for name in sorted(found, key=machine_first)]
+    return [curve_of(name, np.array(found[name])) for name in sorted(found, key=machine_first)]
 
 
 class Disagreements:
@@ -107,7 +107,8 @@ def _disagreement(model: Model, features: list[str], names: list[str]) -> list[l
     return share
 
 
-def _curve(name: str, pairs: Floats) -> CostCurve:
+def curve_of(name: str, pairs: Floats) -> CostCurve:
+    """Pairs of expected and seen cost as a curve."""
     order = pairs[np.argsort(pairs[:, 0], kind="stable")]
     points = []
     for part in np.array_split(order, min(3, max(len(order) // 15, 1))):

@@ -90,6 +90,13 @@ def list_keys(connection: sa.Connection, cut: Cut) -> Page[Key]:
     return read_page(connection, sa.select(*columns), t.keys.c.id, cut, lambda row: Key(*row))
 
 
+def key_name(connection: sa.Connection, key_id: int | None) -> str:
+    """Under which name a key was made; the service itself has none."""
+    c = t.keys.c
+    found = connection.execute(sa.select(sa.func.coalesce(c.expert, c.name)).where(c.id == key_id)).scalar()
+    return "the service" if found is None else str(found)
+
+
 def any_keys(engine: sa.Engine) -> bool:
     """Whether anybody can sign in at all."""
     with database.reading(engine) as connection:

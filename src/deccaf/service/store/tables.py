@@ -142,9 +142,11 @@ cases = _table(
     _at("arrived_at"),
     sa.Column("label", sa.Text),
     _at("labelled_at", nullable=True),
+    sa.Column("priority", sa.SmallInteger, nullable=False, server_default="0"),
     sa.CheckConstraint("status IN ('waiting', 'assigned', 'decided')", name="status"),
     sa.Index("ix_cases_status", "status", "id"),
-    sa.Index("ix_cases_arrived", "arrived_at"),
+    sa.Index("ix_cases_arrived", "arrived_at", "id"),
+    sa.Index("ix_cases_status_arrived", "status", "arrived_at", "id"),
     sa.Index("ix_cases_labelled", "labelled_at"),
 )
 
@@ -195,6 +197,13 @@ assignments = _table(
     sa.Index("ix_assignments_claims", "state", "claimed_until"),
     sa.Index("ix_assignments_pricing", "pricing_id"),
 )
+# The first letters of an id are looked up bytewise whatever the collation; SQLite's own index does that.
+sa.Index(
+    "ix_cases_prefix",
+    cases.c.case_id,
+    postgresql_ops={"case_id": "text_pattern_ops"},
+    sqlite_where=sa.text("id < 0"),
+)
 IS_LIVE = sa.text("assignments.state IN ('assigned', 'claimed', 'decided')")
 """Spelled out: with a parameter in its place no database would see that the indices below fit."""
 _INDEXED = sa.text("state IN ('assigned', 'claimed', 'decided')")
@@ -212,6 +221,17 @@ sa.Index(
     sqlite_where=_INDEXED,
     postgresql_where=_INDEXED,
 )
+for _name, _columns in {
+    "ix_assignments_person": ("maker", "id"),
+    "ix_assignments_loss": ("expected_loss", "id"),
+    "ix_assignments_person_loss": ("maker", "expected_loss", "id"),
+}.items():
+    sa.Index(
+        _name,
+        *[assignments.c[column] for column in _columns],
+        sqlite_where=_INDEXED,
+        postgresql_where=_INDEXED,
+    )
 
 DECIDED_BY_LOT = sa.text("assignments.method = 'lot' AND assignments.state = 'decided'")
 _BY_LOT = sa.text("method = 'lot' AND state = 'decided'")
@@ -262,6 +282,10 @@ history = _table(
     sa.Column("data", sa.Text, nullable=False),
     sa.Index("ix_history_case", "case_id"),
     sa.Index("ix_history_kind", "kind", "id"),
+    sa.Index("ix_history_at", "at", "id"),
+    sa.Index("ix_history_kind_at", "kind", "at", "id"),
+    sa.Index("ix_history_maker", "maker", "at", "id"),
+    sa.Index("ix_history_key", "key_id", "at", "id"),
 )
 
 models = _table(
@@ -391,5 +415,26 @@ past_decisions = _table(
     sa.Index("ix_past_decisions_maker", "maker"),
 )
 
+watch_days = _table(
+    "watch_days",
+    sa.Column("day", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("measure", sa.Text, primary_key=True),
+    sa.Column("model_id", _Id),
+    sa.Column("value", sa.Double, nullable=False),
+    sa.Column("expected", sa.Double),
+    sa.Column("alert_at", sa.Double),
+    sa.Column("count", sa.Integer, nullable=False),
+    sa.Column("odd", sa.Boolean, nullable=False),
+    _at(),
+)
+
+erasures = _table(
+    "erasures",
+    sa.Column("before", sa.Text, primary_key=True),
+    sa.Column("after", sa.Text, nullable=False),
+)
+"""Filled only while somebody's name is replaced, and empty again when that is committed."""
+
 APPEND_ONLY = ("history", "labels", "decisions", "undone", "activations", "pricings")
-"""Tables whose rows can be added but neither changed nor removed; a decision may move to `undone`, whole."""
+"""Tables whose rows can be added but neither changed nor removed. A decision may move to `undone`, whole; and
+the name of somebody who is erased gives way to a pseudonym, while nothing else changes (see `migrations`)."""

@@ -19,7 +19,20 @@ from deccaf.errors import CapacityError, DeccafError, SolverError
 from deccaf.service.core import Service
 from deccaf.service.errors import RefusedError
 from deccaf.service.web.admission import Doorman, Refusals
-from deccaf.service.web.api import cases, health, history, models, people, plans, queue, reports, shifts
+from deccaf.service.web.api import (
+    cases,
+    health,
+    history,
+    models,
+    moving,
+    people,
+    plans,
+    queue,
+    record,
+    reports,
+    shifts,
+    watch,
+)
 from deccaf.service.web.api.common import Problem
 from deccaf.service.web.middleware import RETRY_SECONDS, LimitsMiddleware, problem
 from deccaf.service.web.pages import routers
@@ -50,7 +63,8 @@ def create_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     app.state.refusals = Refusals()
-    for part in (health, people, shifts, cases, history, plans, queue, models, reports):
+    desk = (people, shifts, cases, history, plans, queue, moving)
+    for part in (health, *desk, models, reports, record, watch):
         app.include_router(part.router)
     for pages in routers:
         app.include_router(pages)

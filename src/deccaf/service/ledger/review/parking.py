@@ -46,7 +46,7 @@ def park(connection: sa.Connection, case_id: str, maker: str, reason: str, actor
     until = at + PARK_SECONDS
     done = connection.execute(
         sa.update(t.assignments)
-        .where(a.case_id == case_id, a.maker == maker, a.state.in_(UNDECIDED))
+        .where(a.case_id == case_id, a.maker == maker, a.state.in_(UNDECIDED), claims.FINISHED)
         .values(state="assigned", changed_at=at, claimed_until=None, parked_until=until)
     )
     if done.rowcount != 1:
@@ -61,7 +61,9 @@ def take_up(
     """Take one's own case in hand, parked or not; what was in hand goes back to the queue."""
     people.take_turn(connection, maker)
     a, until = t.assignments.c, at + seconds
-    mine = sa.select(a.id).where(a.case_id == case_id, a.maker == maker, a.state.in_(UNDECIDED))
+    mine = sa.select(a.id).where(
+        a.case_id == case_id, a.maker == maker, a.state.in_(UNDECIDED), claims.FINISHED
+    )
     held = connection.execute(mine.with_for_update(key_share=True)).scalar()
     if held is None:
         raise claims.not_theirs(connection, case_id, maker)

@@ -7,6 +7,7 @@ from typing import Any
 
 from deccaf.service.ledger.assignments import Live, Reason
 from deccaf.service.ledger.case_records import Case, CaseFile
+from deccaf.service.ledger.moving.priority import NAMES
 from deccaf.service.store.keys import Actor
 from deccaf.service.web.common import as_time
 
@@ -32,6 +33,7 @@ def case_json(found: CaseFile, who: Actor) -> dict[str, Any]:
     return {
         **facts,
         "excluded": found.excluded,
+        "priority": NAMES[found.priority],
         "assignment": None if found.live is None else _assignment(found.live, found.reason),
         "decision": None if decision is None else {**asdict(decision), "at": as_time(decision.at)},
         "history": [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -22,6 +20,7 @@ from deccaf.service.reports.letting_report import report_letting
 from deccaf.service.reports.shift_report import report_shift
 from deccaf.service.web.api.common import Lead, problems
 from deccaf.service.web.common import Here, as_time
+from deccaf.service.web.questions import download
 
 router = APIRouter(prefix="/v1/reports", tags=["reports"], responses=problems(404, 409))
 
@@ -71,46 +70,30 @@ def assignments_file(here: Here, who: Lead, shift: ShiftQuery = None) -> Streami
     """All assignments of a shift as CSV; cells that a spreadsheet would run are made harmless."""
     if shift is not None:
         here.read(lambda connection: shifts.read_shift(connection, shift))
-    headers = {"Content-Disposition": 'attachment; filename="assignments.csv"'}
-    return StreamingResponse(_lines(here, shift), media_type="text/csv; charset=utf-8", headers=headers)
-
-
-def _lines(here: Service, shift: int | None) -> Iterator[str]:
     head = ["case_id", "maker", "state", "method", "expected_loss", "price", "propensity", "model", "plan"]
-    yield _csv([[*head, "assigned_at", "decision", "decided_at", "label"]])
+    head += ["assigned_at", "decision", "decided_at", "label"]
+    return download("assignments.csv", head, _rows(here, shift))
+
+
+def _rows(here: Service, shift: int | None) -> Iterator[list[list[Any]]]:
     last = 0
     while rows := here.read(lambda connection, last=last: list_outcomes(connection, shift, last, _PART)):  # type: ignore[misc]
-        yield _csv(
+        yield [
             [
-                [
-                    row.case_id,
-                    row.maker,
-                    row.state,
-                    row.method,
-                    row.expected_loss,
-                    row.price,
-                    row.propensity,
-                    row.model_id,
-                    row.plan_id,
-                    as_time(row.created_at),
-                    row.decision,
-                    as_time(row.decided_at),
-                    row.label,
-                ]
-                for row in rows
+                row.case_id,
+                row.maker,
+                row.state,
+                row.method,
+                row.expected_loss,
+                row.price,
+                row.propensity,
+                row.model_id,
+                row.plan_id,
+                as_time(row.created_at),
+                row.decision,
+                as_time(row.decided_at),
+                row.label,
             ]
-        )
+            for row in rows
+        ]
         last = rows[-1].id
-
-
-def _csv(rows: list[list[Any]]) -> str:
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\r\n").writerows([[harmless(cell) for cell in row] for row in rows])
-    return out.getvalue()
-
-
-def harmless(cell: Any) -> Any:
-    """A cell that no spreadsheet takes for a formula: text that begins like one gets an apostrophe."""
-    if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return "'" + cell
-    return cell

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import pandas as pd
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Response
 
 from deccaf.errors import DeccafError
 from deccaf.planning.reason import reason
 from deccaf.service.decide.registry import Model
-from deccaf.service.ledger import case_records
+from deccaf.service.ledger import case_records, people
 from deccaf.service.ledger.assignments import Live, Reason
 from deccaf.service.ledger.case_records import CaseFile
 from deccaf.service.ledger.review import opinion
 from deccaf.service.web.common import CasePath, Here
 from deccaf.service.web.pages import words
-from deccaf.service.web.pages.access import AnyoneHere, LeadHere, Visitor
+from deccaf.service.web.pages.access import AnyoneHere, Visitor
 from deccaf.service.web.pages.casework import facts
-from deccaf.service.web.pages.render import PageRoute, go, page, segment
+from deccaf.service.web.pages.render import PageRoute, page
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
-MOST_ROWS = 100
 MOVERS = 6
 
 
@@ -54,23 +53,6 @@ class Movers:
     chances: dict[str, float] = field(default_factory=dict)
 
 
-@router.get("/cases")
-def cases(
-    here: Here,
-    visitor: LeadHere,
-    status: Literal["waiting", "assigned", "decided", "all"] = "all",
-    before: Annotated[int, Query(ge=0, le=2**62)] = 2**62,
-    find: Annotated[str, Query(max_length=200)] = "",
-) -> Response:
-    """The latest cases, or the one that is looked for."""
-    name = find.strip()
-    if name and here.read(lambda c: case_records.known_cases(c, [name])):
-        return go(f"/cases/{segment(name)}")
-    wanted = None if status == "all" else status
-    rows = here.read(lambda c: case_records.latest_cases(c, wanted, before, MOST_ROWS))
-    return page("cases.html", visitor, rows=rows, status=status, find=find, most=MOST_ROWS)
-
-
 @router.get("/cases/{case_id:path}")
 def case(case_id: CasePath, here: Here, visitor: AnyoneHere) -> Response:
     """One case; a reviewer sees only what is theirs, and nobody else's losses."""
@@ -79,10 +61,13 @@ def case(case_id: CasePath, here: Here, visitor: AnyoneHere) -> Response:
     look = facts.look(case_id, found.features, display, here.models.active)
     same: dict[str, Any] = {"found": found, "look": look, "display": display}
     if not visitor.is_lead or found.live is None or found.reason is None:
-        return page("case.html", visitor, images=look.hosts, **same, makers=[], why=None, movers=Movers())
+        nothing: dict[str, Any] = {"makers": [], "why": None, "movers": Movers(), "team": []}
+        return page("case.html", visitor, images=look.hosts, **same, **nothing)
+    team = [one for one in here.read(people.list_experts) if one.active]
     makers, why = _makers(found.live, found.reason), _why(found.live, found.reason, visitor)
     movers = _movers(here.models.active, found)
-    return page("case.html", visitor, images=look.hosts, **same, makers=makers, why=why, movers=movers)
+    more: dict[str, Any] = {"makers": makers, "why": why, "movers": movers, "team": team}
+    return page("case.html", visitor, images=look.hosts, **same, **more)
 
 
 def _makers(live: Live, why: Reason) -> list[MakerRow]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from markupsafe import Markup, escape
 
 from deccaf.data.amounts import amount
 from deccaf.service.monitor.health import CalibrationPoint
+from deccaf.service.reports.person_report import LearningPoint
 
 _TALL = 26
 """Height of a row of a bar chart."""
@@ -134,6 +136,78 @@ def calibration(points: Sequence[CalibrationPoint], as_text: Callable[[float], s
     return _svg(left + 130, top + 140, label, *parts)
 
 
+def over_days(points: Sequence[tuple[int, float]], days: tuple[int, int], alert_at: float | None) -> Markup:
+    """A measure over days, with a scale and the line from which it is an alert."""
+    width, height, left, low, top = 240, 120, 34, 98, 10
+    most = max([value for _, value in points] + [(alert_at or 0.0) * 1.15, 1e-9])
+    across = max(days[1] - days[0], 1)
+
+    def at(day: float, value: float) -> tuple[float, float]:
+        return left + (width - left - 8) * (day - days[0]) / across, low - (low - top) * value / most
+
+    parts = [
+        _line(left, low, width - 8, low, "grid"),
+        _text(left - 4, top + 8, f"{most:.2g}", "tick", "end"),
+        _text(left - 4, low + 4, "0", "tick", "end"),
+        _text(left, low + 17, _day(days[0]), "tick"),
+        _text(width - 8, low + 17, _day(days[1]), "tick", "end"),
+    ]
+    if alert_at is not None:
+        y = at(0, alert_at)[1]
+        parts.append(_line(left, y, width - 8, y, "mean"))
+    path = " ".join(
+        f"{'M' if k == 0 else 'L'}{x:.1f} {y:.1f}" for k, (x, y) in enumerate(at(*p) for p in points)
+    )
+    parts.append(Markup('<path class="line thin" d="{}"/>').format(path))
+    odd = alert_at is not None and points[-1][1] > alert_at
+    x, y = at(*points[-1])
+    parts.append(
+        Markup('<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="3.5"/>').format("odd" if odd else "dot", x, y)
+    )
+    label = f"{len(points)} days, last {points[-1][1]:.2f}"
+    return _svg(width, height, label if alert_at is None else f"{label}, alert at {alert_at:.2g}", *parts)
+
+
+def day_bars(days: Sequence[tuple[int, int]]) -> Markup:
+    """How many on each day, with the scale at the left."""
+    width, height, left, low = 640, 200, 50, 170
+    most = max([number for _, number in days] + [1])
+    step = (width - left - 10) / max(len(days), 1)
+    parts = [_grid(float(most), left, width, low)]
+    for place, (day, number) in enumerate(days):
+        tall = (low - 16) * number / most
+        parts.append(_rect(left + place * step + 3, low - tall, step - 6, tall, "ours", 2))
+        if place % max(len(days) // 7, 1) == 0:
+            parts.append(_text(left + (place + 0.5) * step, low + 20, _day(day), "tick", "middle"))
+    label = "; ".join(f"{_day(day)}: {number}" for day, number in days if number) or "none"
+    return _svg(width, height, label, *parts)
+
+
+def learning_curve(points: Sequence[LearningPoint]) -> Markup:
+    """The share of errors over blocks of decisions, with intervals and a scale."""
+    width, height, left, low = 640, 220, 64, 180
+    most = max(point.high for point in points) * 1.05 or 1.0
+    parts = [_percent_grid(most, left, width, low)]
+    xs = [left + 20 + (width - left - 60) * k / max(len(points) - 1, 1) for k in range(len(points))]
+
+    def up(share: float) -> float:
+        return low - (low - 16) * min(share, most) / most
+
+    for x, point in zip(xs, points, strict=True):
+        parts.append(_line(x, up(point.low), x, up(point.high), "dot-line"))
+    path = " ".join(
+        f"{'M' if k == 0 else 'L'}{x:.1f} {up(p.rate):.1f}"
+        for k, (x, p) in enumerate(zip(xs, points, strict=True))
+    )
+    parts.append(Markup('<path class="line" d="{}"/>').format(path))
+    for place, (x, point) in enumerate(zip(xs, points, strict=True)):
+        parts.append(Markup('<circle class="dot" cx="{:.1f}" cy="{:.1f}" r="5"/>').format(x, up(point.rate)))
+        if place in (0, len(points) - 1):
+            parts.append(_text(x, low + 22, _day(int(point.at // 86400)), "tick", "middle"))
+    label = "; ".join(f"{100 * point.rate:.0f} % of {point.labelled}" for point in points)
+    return _svg(width, height, label, *parts)
+
+
 def heat(names: Sequence[str], share: Sequence[Sequence[float]]) -> Markup:
     """Who would disagree with whom: darker is more often."""
     size = len(names)
@@ -249,6 +323,23 @@ def _grid(y_most: float, left: float, width: float, low: float) -> Markup:
         y = low - (low - 16) * tick / y_most
         parts += [_line(left, y, width - 20, y, "grid"), _text(left - 8, y + 4, amount(tick), "tick", "end")]
     return Markup("").join(parts)
+
+
+def _percent_grid(most: float, left: float, width: float, low: float) -> Markup:
+    step = next(s for s in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5) if most / s <= 6)
+    parts = []
+    for k in range(int(most / step) + 1):
+        y = low - (low - 16) * k * step / most
+        parts += [
+            _line(left, y, width - 20, y, "grid"),
+            _text(left - 8, y + 4, f"{100 * k * step:.0f} %", "tick", "end"),
+        ]
+    return Markup("").join(parts)
+
+
+def _day(number: int) -> str:
+    """A day since 1970 as month and day."""
+    return datetime.fromtimestamp(number * 86400, UTC).strftime("%m-%d")
 
 
 def _mark(where: tuple[float, float], kind: str, word: str) -> list[Markup]:

@@ -6,9 +6,13 @@ import time
 
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
+from pydantic import ValidationError
 
-from deccaf.service.monitor import alerts, checks, windows
-from deccaf.service.monitor.health import HealthReport
+from deccaf.service.errors import invalid
+from deccaf.service.monitor import alerts, checks, daily, windows
+from deccaf.service.monitor.daily import Series
+from deccaf.service.monitor.health import DAY, HealthReport
+from deccaf.service.monitor.limits import NewLimits, change_limits, read_limits
 from deccaf.service.web.common import Here
 from deccaf.service.web.pages.access import LeadHere, Visitor, checked_form
 from deccaf.service.web.pages.charts import ErrorBar
@@ -23,15 +27,25 @@ LATEST_EVENTS = 20
 @router.get("/watch")
 def watch(here: Here, visitor: LeadHere) -> Response:
     """The latest check, with the reasons for every alert."""
-    report = here.monitor.report
-    response, events = here.read(
-        lambda c: (alerts.read_response(c), alerts.latest_alerts(c, LATEST_EVENTS) if report.at else [])
+    report, at = here.monitor.report, time.time()
+    response, events, limits, series, seen = here.read(
+        lambda c: (
+            alerts.read_response(c),
+            alerts.latest_alerts(c, LATEST_EVENTS) if report.at else [],
+            read_limits(c),
+            daily.read_series(c, at),
+            alerts.acknowledged(c),
+        )
     )
     return page(
         "watch.html",
         visitor,
         report=report,
-        limit=checks.INDEX_LIMIT,
+        limit=limits.drift,
+        limits=limits,
+        series=_shown(series),
+        days=(int(at // DAY) - daily.SHOWN_DAYS + 1, int(at // DAY)),
+        seen=seen,
         score_cases=windows.SCORE_REFERENCE,
         features=report.features[:MOST_FEATURES],
         finding=_finding(report),
@@ -57,6 +71,42 @@ async def set_response(request: Request, here: Here, visitor: LeadHere) -> Respo
     refit, activate = form.get("refit") == "yes", form.get("activate") == "yes"
     await here.writer.run(lambda c: alerts.write_response(c, refit, activate, visitor.actor, time.time()))
     return go("/watch")
+
+
+@router.post("/watch/limits")
+async def set_limits(request: Request, here: Here, visitor: LeadHere) -> Response:
+    """Put other limits in force, and look again with them."""
+    form = await checked_form(request, visitor)
+    given = {name: str(form.get(name, "")).strip() or None for name in NewLimits.model_fields}
+    try:
+        wanted = NewLimits.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise invalid("bad-limit", f"{first['loc'][0]}: {first['msg']}; nothing was changed") from error
+    await here.writer.run(lambda c: change_limits(c, wanted, visitor.actor, time.time()))
+    await to_thread.run_sync(here.monitor.check_now, time.time())
+    return go("/watch")
+
+
+@router.post("/watch/seen")
+async def set_seen(request: Request, here: Here, visitor: LeadHere) -> Response:
+    """Say that an alert was seen."""
+    form = await checked_form(request, visitor)
+    name, note = str(form.get("alert", ""))[:300], str(form.get("note", ""))[:500]
+    await here.writer.run(lambda c: alerts.acknowledge(c, name, note, visitor.actor, time.time()))
+    return go("/watch")
+
+
+def _shown(series: list[Series]) -> dict[str, list[Series]]:
+    """Lines in the groups that the page shows; of many features those that have moved most."""
+    drift = [one for one in series if one.name.startswith("drift ")]
+    drift = sorted(drift, key=lambda one: (not one.latest.odd, -one.latest.value))[:MOST_FEATURES]
+    whole = [one for one in series if one.name in ("score", "truth", "labels")]
+    return {
+        "whole": whole,
+        "drift": drift,
+        "errors": [one for one in series if one.name.startswith("errors ")],
+    }
 
 
 def _finding(report: HealthReport) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import sqlalchemy as sa
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
 
 from deccaf.service.errors import RefusedError, not_found
+from deccaf.service.ledger import trail
+from deccaf.service.store.keys import Actor
 from deccaf.service.store.sessions import SESSION_SECONDS, close_session, open_session
 from deccaf.service.web.admission import COOKIE, SIGN_IN
 from deccaf.service.web.common import Here
@@ -46,7 +49,7 @@ async def sign_in(request: Request, here: Here) -> Response:
     if actor.role == "machine":
         wrong = "This key belongs to a program; pages are for people."
         return page("sign_in.html", None, 403, wrong=wrong, next=wanted)
-    token = await here.writer.run(lambda connection: open_session(connection, actor, time.time()))
+    token = await here.writer.run(lambda connection: _enter(connection, actor))
     home = "/" if actor.role == "lead" else "/queue"
     answer = go(wanted if wanted not in ("", "/") else home)
     answer.set_cookie(
@@ -67,6 +70,12 @@ def session(visitor: AnyoneHere) -> Response:
     A link from another site comes without the cookie; the page to sign in asks here, and goes on by itself.
     """
     return Response(None, 204)
+
+
+def _enter(connection: sa.Connection, actor: Actor) -> str:
+    at = time.time()
+    trail.record(connection, "signed in", at, actor, None, None, actor.expert)
+    return open_session(connection, actor, at)
 
 
 @router.post("/sign-out")

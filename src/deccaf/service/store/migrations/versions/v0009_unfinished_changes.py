@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "v0009"
-down_revision = "v0007"
+down_revision = "v0008"
 branch_labels = None
 depends_on = None
 
