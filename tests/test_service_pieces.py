@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from deccaf.service import large_changes
 from deccaf.service.decide import committing
 from deccaf.service.errors import RefusedError, invalid
-from deccaf.service.imports import case_import
+from deccaf.service.imports import case_import, past_records
 from deccaf.service.imports.case_import import Checked, Expected
 from deccaf.service.large_changes import File
 from deccaf.service.ledger import labels
@@ -255,3 +255,37 @@ def test_a_case_that_arrives_while_its_file_is_entered_comes_first(
     assert set(seen(desk)["cases"]) == (set(names) if skip else {"f1", "f20"})
     assert rows(desk, t.unfinished) == 0
     desk.assert_sound()
+
+
+@pytest.mark.parametrize("pieces", [0, 2, 5])
+def test_a_history_that_was_not_entered_whole_was_not_entered(
+    desk: World, monkeypatch: pytest.MonkeyPatch, pieces: int
+) -> None:
+    """Nobody sees it while it comes in; after a kill it is taken out, and can be sent again."""
+    frame = pd.DataFrame(
+        {"case_id": [f"h{k}" for k in range(CASES)], "x": 1.0, "label": [0, 1, 1] * 7 + [0, 1]}
+    )
+    frame = frame.assign(expert_id="newcomer", decision=1)
+    headers = {"Content-Type": "text/csv", "Idempotency-Key": "h"}
+    send_it = lambda: desk.lead.post(  # noqa: E731
+        "/v1/history", content=frame.to_csv(index=False).encode(), headers=headers
+    )
+    looked: list[Any] = []
+
+    def look() -> None:
+        listed = desk.service.read(lambda c: past_records.latest_entries(c, 9))
+        looked.append((listed, desk.service.read(past_records.labelled_count)))
+        die()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(large_changes.LargeChanges, "_take_out_past", lambda self: None)  # as if killed
+        interrupt(patch, pieces, look)
+        assert send_it().status_code == 500
+    assert looked == [([], 0)]
+    desk.service.large.end_open()
+    assert rows(desk, t.past_entries) == rows(desk, t.past_cases) == rows(desk, t.past_decisions) == 0
+    assert "newcomer" not in {one["name"] for one in desk.lead.get("/v1/experts").json()["items"]}
+    again = send_it()
+    assert (again.status_code, again.json()["cases"], again.json()["decisions"]) == (201, CASES, CASES)
+    assert send_it().json() == again.json()
+    assert rows(desk, t.past_entries) == 1

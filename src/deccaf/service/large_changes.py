@@ -20,8 +20,10 @@ import sqlalchemy as sa
 
 from deccaf.service.decide import committing, plans
 from deccaf.service.decide.plans import PlanRecord
-from deccaf.service.imports import case_import
+from deccaf.service.imports import case_import, past_records
 from deccaf.service.imports.case_import import Checked
+from deccaf.service.imports.past_import import Past
+from deccaf.service.imports.past_records import Entry
 from deccaf.service.ledger import claims
 from deccaf.service.ledger.assignments import NewAssignment
 from deccaf.service.store import database, unfinished
@@ -100,6 +102,41 @@ class LargeChanges:
                 self._take_out(change)
                 raise
 
+    def enter_past(
+        self, call: Call, past: Past, filename: str, skip_bad: bool, answer: Callable[[Entry], Any]
+    ) -> Answer:
+        """Enter a history from elsewhere."""
+
+        def whole(connection: sa.Connection, at: float) -> Any:
+            return answer(past_records.enter_past(connection, past, filename, call.actor, at, skip_bad))
+
+        if not self._takes_turns:
+            return self._write(lambda connection: once(connection, call, whole, 201))
+        with self._turn:  # a small one too: no case comes in with two histories at a time
+            self._end_open()
+            if not unfinished.is_in_pieces(self._engine, len(past.cases) + len(past.decisions)):
+                return self._write(lambda connection: once(connection, call, whole, 201))
+            before = self._earlier(call)
+            if before is not None:
+                return before
+            found = self._read(lambda connection: past_records.need_rows(connection, past, skip_bad))
+            entry = self._write(lambda c: past_records.begin(c, found, filename, call.actor, time.time()))
+            try:
+                for table, rows in past_records.rows_of(found, entry):
+                    for part in _parts(rows):
+                        self._write(partial(past_records.write_piece, table=table, rows=part))
+
+                def end(connection: sa.Connection) -> Answer:
+                    stands = past_records.finish(connection, entry, found, call.actor)
+                    sent = Answer.of(201, answer(stands))
+                    remember(connection, [(call, sent)], entry.at)
+                    return sent
+
+                return self._write(end)
+            except BaseException:
+                self._take_out_past()
+                raise
+
     def end_open(self) -> None:
         """End what was left behind, unless somebody is at it."""
         if self._takes_turns and self._turn.acquire(blocking=False):
@@ -109,6 +146,7 @@ class LargeChanges:
                 self._turn.release()
 
     def _end_open(self) -> None:
+        self._take_out_past()
         with database.reading(self._engine, snapshot=False) as connection:
             left = unfinished.read_open(connection)
         for change in left:
@@ -142,6 +180,13 @@ class LargeChanges:
 
     def _take_out(self, change: Unfinished) -> None:
         while self._write(lambda connection: case_import.take_out(connection, change, unfinished.PIECE)):
+            pass
+
+    def _take_out_past(self) -> None:
+        with database.reading(self._engine, snapshot=False) as connection:
+            if not past_records.is_half(connection):
+                return
+        while self._write(lambda connection: past_records.take_out(connection, unfinished.PIECE)):
             pass
 
     def _earlier(self, call: Call) -> Answer | None:

@@ -7,7 +7,7 @@ an entry that was taken back stay on record, and nobody reads them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -27,6 +27,8 @@ TEAM = "team"
 _AT_ONCE = 500
 _CHUNK = 5_000
 _STANDING = t.past_entries.c.withdrawn_at.is_(None)
+_HALF = sa.and_(~_STANDING, t.past_entries.c.withdrawn_by.is_(None))
+"""Of an entry: that it is being entered in pieces, or was when its process was killed."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,15 @@ def enter_past(
     connection: sa.Connection, past: Past, filename: str, who: Actor, at: float, skip_bad: bool = False
 ) -> Entry:
     """Enter a history: all of it, or with `skip_bad` all rows that can be."""
+    checked = need_rows(connection, past, skip_bad)
+    entry = _add(connection, checked, filename, who, at)
+    for table, rows in rows_of(checked, entry):
+        _insert(connection, table, rows)
+    return finish(connection, entry, checked, who)
+
+
+def need_rows(connection: sa.Connection, past: Past, skip_bad: bool) -> Past:
+    """The rows that can be entered; refused where there are none, or bad ones that nobody wants skipped."""
     if past.trouble is not None:
         raise invalid("missing-columns", past.trouble)
     checked = without_known(connection, past)
@@ -104,17 +115,73 @@ def enter_past(
         raise invalid(
             "bad-rows", f"{checked.rejected} of {checked.rows} rows cannot be used", **checked.facts()
         )
+    return checked
+
+
+def begin(connection: sa.Connection, checked: Past, filename: str, who: Actor, at: float) -> Entry:
+    """Begin to enter a history in pieces (see `unfinished`); nobody sees it before `finish`."""
+    return _add(connection, checked, filename, who, at, withdrawn_at=at)
+
+
+def write_piece(connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
+    """The next rows of a history."""
+    connection.execute(sa.insert(table), list(rows))
+
+
+def finish(connection: sa.Connection, entry: Entry, checked: Past, who: Actor) -> Entry:
+    """All of a history is in the ledger: from now on it stands."""
+    e = t.past_entries.c
+    connection.execute(sa.update(t.past_entries).where(e.id == entry.id).values(withdrawn_at=None))
+    people.add_unknown(connection, list(checked.people), TEAM, who, entry.at)
+    facts: dict[str, Any] = {
+        "entry": entry.id,
+        "filename": entry.filename,
+        "cases": len(checked.cases),
+        "decisions": len(checked.decisions),
+        "rejected": checked.rejected,
+    }
+    trail.record(connection, "history entered", entry.at, who, None, None, None, **facts)
+    return replace(entry, withdrawn_at=None)
+
+
+def rows_of(checked: Past, entry: Entry) -> Iterator[tuple[sa.Table, Iterable[dict[str, Any]]]]:
+    """The rows of a history, by table."""
+    yield t.past_cases, _case_rows(checked, entry.id, entry.at)
+    yield t.past_decisions, ({"entry_id": entry.id, **_plain(d)} for d in checked.decisions)
+
+
+def take_out(connection: sa.Connection, most: int) -> bool:
+    """Take rows out of a history that was not entered whole, at last its entry; whether any may be left."""
+    left = connection.execute(sa.select(t.past_entries.c.id).where(_HALF).limit(1)).scalar()
+    if left is None:
+        return False
+    for table in (t.past_decisions, t.past_cases):
+        some = sa.select(table.c.id).where(table.c.entry_id == left).limit(most)
+        if connection.execute(sa.delete(table).where(table.c.id.in_(some))).rowcount:
+            return True
+    connection.execute(sa.delete(t.past_entries).where(t.past_entries.c.id == left))
+    return True
+
+
+def is_half(connection: sa.Connection) -> bool:
+    """Whether a history is there that was not entered whole."""
+    return connection.execute(sa.select(t.past_entries.c.id).where(_HALF).limit(1)).first() is not None
+
+
+def _add(
+    connection: sa.Connection,
+    checked: Past,
+    filename: str,
+    who: Actor,
+    at: float,
+    withdrawn_at: float | None = None,
+) -> Entry:
+    facts = checked.facts()
+    values = {"at": at, "key_id": who.key_id, "filename": filename, "facts": json.dumps(facts)}
     made = connection.execute(
-        sa.insert(t.past_entries)
-        .values(at=at, key_id=who.key_id, filename=filename, facts=json.dumps(checked.facts()))
-        .returning(t.past_entries.c.id)
+        sa.insert(t.past_entries).values(**values, withdrawn_at=withdrawn_at).returning(t.past_entries.c.id)
     ).scalar_one()
-    people.add_unknown(connection, list(checked.people), TEAM, who, at)
-    _insert(connection, t.past_cases, _case_rows(checked, int(made), at))
-    _insert(connection, t.past_decisions, ({"entry_id": made, **_plain(d)} for d in checked.decisions))
-    counts = {"cases": len(checked.cases), "decisions": len(checked.decisions), "rejected": checked.rejected}
-    trail.record(connection, "history entered", at, who, entry=int(made), filename=filename, **counts)
-    return Entry(int(made), at, filename, checked.facts(), None)
+    return Entry(int(made), at, filename, facts, withdrawn_at)
 
 
 def withdraw(connection: sa.Connection, entry_id: int, who: Actor, at: float) -> Entry:
@@ -203,7 +270,9 @@ def lesson(connection: sa.Connection, only_labelled: bool) -> PastLesson:
     return PastLesson(rows, [row for row in connection.execute(decisions) if row.case_id in kept])
 
 
-_ENTRY = sa.select(*[t.past_entries.c[name] for name in ("id", "at", "filename", "facts", "withdrawn_at")])
+_ENTRY = sa.select(
+    *[t.past_entries.c[name] for name in ("id", "at", "filename", "facts", "withdrawn_at")]
+).where(~_HALF)
 
 
 def _stands(columns: Any) -> sa.ColumnElement[bool]:

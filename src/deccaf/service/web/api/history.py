@@ -72,9 +72,6 @@ async def enter_history(
     if len(chosen) < sum(name is not None for name in given):
         raise invalid("part-twice", "one column cannot have two parts")
 
-    def change(connection: sa.Connection, at: float, past: Past) -> dict[str, Any]:
-        return _entry(past_records.enter_past(connection, past, filename, who, at, skip_bad))
-
     with scratch_folder() as folder:
         path, digest = await receive_file(request, folder, file_suffix(request))
 
@@ -85,7 +82,10 @@ async def enter_history(
         if not dry_run:
             text = f"history {request.url.query} {digest}"
             call = Call(who, key, hashlib.sha256(text.encode()).hexdigest())
-            return send(await here.prepared_change(call, check, change, 201, in_reader))
+            enter = lambda past: to_thread.run_sync(  # noqa: E731
+                here.large.enter_past, call, past, filename, skip_bad, _entry
+            )
+            return send(await here.prepared(call, check, enter, 201, in_reader))
         past = await in_reader(check)
     found = await to_thread.run_sync(here.read, lambda c: past_records.without_known(c, past))
     facts = {**found.facts(), **_times(found.facts()), "trouble": found.trouble}

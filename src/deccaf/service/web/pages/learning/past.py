@@ -10,6 +10,7 @@ from starlette.datastructures import FormData
 
 from deccaf.service.imports import past_import, past_records
 from deccaf.service.imports.past_columns import CHOICES, PARTS
+from deccaf.service.store.idempotency import Call
 from deccaf.service.store.scratch import scratch_folder
 from deccaf.service.web.common import Here, Id, in_reader
 from deccaf.service.web.pages.access import LeadHere, checked_form, keep_upload
@@ -58,9 +59,8 @@ async def bring_history(request: Request, here: Here, visitor: LeadHere) -> Resp
             parts={part: PART_WORDS[part] for part in (*PARTS, *CHOICES)},
         )
     skip = form.get("skip") == "yes"
-    await here.writer.run(
-        lambda c: past_records.enter_past(c, past, name, visitor.actor, time.time(), skip_bad=skip)
-    )
+    call = Call(visitor.actor)
+    await to_thread.run_sync(here.large.enter_past, call, past, name, skip, lambda _: {})
     return _on(request, "/setup?entered=yes#model")
 
 
