@@ -149,8 +149,11 @@ class Streamers:
 
 
 def kills(url: str, log: Path, count: int, clients: int = 4, seed: int = 0, jobs: bool = False) -> Facts:
-    """SIGKILL the service at random moments of streaming, planning and importing, and of jobs."""
-    facts, rng = Facts(), random.Random(seed)
+    """SIGKILL the service at random moments of streaming, planning and importing, and of jobs.
+
+    With `jobs` every other file and plan is so large that SQLite writes it in pieces.
+    """
+    facts, rng, large = Facts(), random.Random(seed), IN_PIECES if jobs else 60
     secret = first_key(url)
     if jobs:
         enter_history(url)
@@ -160,8 +163,8 @@ def kills(url: str, log: Path, count: int, clients: int = 4, seed: int = 0, jobs
     streamers = Streamers([server.port], secret, clients, {201, 202})
     ended, planned, imported = threading.Event(), dict[str, int](), dict[int, int]()
     others = [
-        threading.Thread(target=_plan_for_ever, args=(server.port, secret, ended, planned, facts)),
-        threading.Thread(target=_import_for_ever, args=(server.port, secret, ended, imported, facts)),
+        threading.Thread(target=_plan_for_ever, args=(server.port, secret, ended, planned, facts, large)),
+        threading.Thread(target=_import_for_ever, args=(server.port, secret, ended, imported, facts, large)),
     ]
     if jobs:
         others.append(threading.Thread(target=_fit_for_ever, args=(server.port, secret, url, ended, facts)))
@@ -212,12 +215,12 @@ def enter_history(url: str, rows: int = 240) -> None:
 
 
 def _import_for_ever(
-    port: int, secret: str, ended: threading.Event, imported: dict[int, int], facts: Facts
+    port: int, secret: str, ended: threading.Event, imported: dict[int, int], facts: Facts, large: int
 ) -> None:
     client, number = Client(port, secret), 0
     while not ended.is_set():
         number += 1
-        count = IN_PIECES if number % 2 else 25
+        count = 25 if number % 2 else large
         rows = "".join(f"i{number}-{k},{k}\n" for k in range(count))
         body, deadline = f"case_id,amount\n{rows}".encode(), time.monotonic() + PATIENCE
         status, found = client.until_answered("POST", "/v1/imports", body, f"import-{number}", deadline)
@@ -309,12 +312,12 @@ def refits_through_restarts(postgres: Postgres, url: str, log: Path, count: int)
 
 
 def _plan_for_ever(
-    port: int, secret: str, ended: threading.Event, planned: dict[str, int], facts: Facts
+    port: int, secret: str, ended: threading.Event, planned: dict[str, int], facts: Facts, large: int
 ) -> None:
     client, rng, number = Client(port, secret), random.Random(99), 0
     while not ended.is_set():
         number += 1
-        count = 30 if number % 2 else IN_PIECES
+        count = 30 if number % 2 else large
         cases = [some_case(f"p{number}-{k}", rng) for k in range(count)]
         deadline = time.monotonic() + PATIENCE
         client.until_answered("POST", "/v1/cases/bulk", {"cases": cases}, f"bulk-{number}", deadline)

@@ -9,7 +9,7 @@ import pytest
 from ledger_histories import bench, run_histories
 from ledger_model import MACHINE, Answer, Ledger, Request, Seat, Seen, explain
 
-HISTORIES = 10
+HISTORIES = 6
 
 
 def test_some_order_of_the_requests_explains_every_history(database_url: str, tmp_path: Path) -> None:
