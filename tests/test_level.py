@@ -8,7 +8,8 @@ import pytest
 
 from deccaf import Costs, DeCCaF
 from deccaf.models.cases.classifier import CaseClassifier
-from deccaf.models.cases.level import Level, forecast, periods_of
+from deccaf.models.cases.level import Level, fit_level, forecast, periods_of
+from deccaf.models.cases.log import CaseLog
 from models_world import stored
 
 
@@ -39,11 +40,22 @@ def test_a_level_that_rises_is_expected_to_rise_on() -> None:
     assert model.predict(features, 1.0)[:, 1].mean() > model.predict(features)[:, 1].mean()
 
 
-@pytest.mark.parametrize("levels", [[-1.5] * 4, [-1.5], [-1.5, -1.2]])
-def test_it_is_off_where_nothing_speaks_for_it(levels: list[float]) -> None:
+@pytest.mark.parametrize(
+    ("levels", "most"), [([-1.5] * 4, 0.05), ([-1.5], 0.0), ([-1.5, -1.2], 0.12), ([-1.5, -1.0, -1.5], 0.0)]
+)
+def test_it_is_small_where_little_speaks_for_it(levels: list[float], most: float) -> None:
     model, _ = fitted(levels)
-    np.testing.assert_array_equal(model.level_.shift, 0.0)
-    assert 0.05 < model.level_.deviation[1] < 0.5  # but nobody knows what comes next
+    assert abs(model.level_.shift[1]) <= most
+    assert 0.05 < model.level_.deviation[1] < 0.6  # but nobody knows what comes next
+
+
+def test_what_calibration_adds_does_not_count_twice() -> None:
+    features, label, month = cases([-2.0, -1.7, -1.4, -1.1])
+    log = CaseLog(features, label, np.ones(len(label)), 2)
+    whole = fit_level(log, month).shift[1]
+    assert fit_level(log, month, np.array([0.0, 0.05])).shift[1] == pytest.approx(whole - 0.05)
+    assert fit_level(log, month, np.array([0.0, 9.0])).shift[1] == 0.0
+    assert fit_level(log, month, np.array([0.0, -9.0])).shift[1] == whole
 
 
 def test_without_times_nothing_is_said() -> None:

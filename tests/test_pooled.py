@@ -107,6 +107,21 @@ def test_newton_step_is_that_of_the_dense_hessian(classes: int) -> None:
     np.testing.assert_allclose(expert[3].T.ravel(), np.diag(inverse)[4 * block :], atol=1e-4)
 
 
+def test_a_crowd_is_summed_as_experts_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd, at = problem(2)
+    assert crowd.outer is not None
+    one = arrow.newton(crowd, at)
+    monkeypatch.setattr(arrow, "_MOST_OUTER", 0)
+    few, _ = problem(2)
+    assert few.outer is None
+    other = arrow.newton(few, at)
+    monkeypatch.setattr(arrow, "_SMALL", 0)
+    for found in (other, arrow.newton(few, at)):
+        np.testing.assert_allclose(found.expert_move, one.expert_move, atol=1e-12)
+        np.testing.assert_allclose(found.schur_inverse, one.schur_inverse, atol=1e-12)
+        np.testing.assert_allclose(arrow.variances(found, 1)[1], arrow.variances(one, 1)[1], atol=1e-12)
+
+
 def test_climb_ends_where_the_gradient_is_zero() -> None:
     rows, at = problem(3)
     at, _ = arrow.climb(rows, at)

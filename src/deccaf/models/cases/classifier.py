@@ -62,7 +62,7 @@ class CaseClassifier(Blend[CasePart, CaseLog]):
         self._learn(log, times, None if groups is None else groups[useful])
         self.level_ = Level.none(self.classes)
         if times is not None:
-            self.level_ = fit_level(log, times)
+            self.level_ = fit_level(log, times, self._calibration_adds(log))
         return self
 
     def predict(self, features: pd.DataFrame, deviations: float = 0.0) -> Array:
@@ -84,6 +84,15 @@ class CaseClassifier(Blend[CasePart, CaseLog]):
     def _log_chances(self, features: pd.DataFrame) -> Array:
         """(cases, K): as the features have it."""
         return self.calibrators_[0].transform(self._mixed(lambda part: part.log_chances(features)))
+
+    def _calibration_adds(self, log: CaseLog) -> Array | None:
+        """(K,): what calibration adds to the log-odds of each truth against the first, on average."""
+        calibrator = self.calibrators_[0]
+        if calibrator.kind_ == "none":
+            return None
+        plain = self._mixed(lambda part: part.log_chances(log.features))
+        added = np.average(calibrator.transform(plain) - plain, axis=0, weights=log.weight)
+        return np.asarray(added - added[0])
 
     def uncalibrated(self, features: pd.DataFrame) -> Array:
         """The same before its calibration, which may be flat where the parts still tell cases apart."""

@@ -8,9 +8,10 @@ drift that goes on, and a part of their own, a walk at random:
     error_t = drift + N(0, omega^2) + its sampling error,      drift ~ N(0, sigma^2)
 
 Every sigma (0: no drift) and omega of a grid counts by its posterior chance. The next error to be expected is
-shrunken so; it is added to the log-odds where a drift is twice as likely as none and where that would have
-foretold later periods of the history better, and it is never larger than the largest error seen. Its
-deviation is always kept, for the interval of a plan's cost: with one period it is the grid's alone.
+shrunken so (to a quarter, after one error); it is added to the log-odds unless that would have foretold later
+periods of the history worse, and it is never larger than the largest error seen. What a calibration on the
+latest time adds already is taken off it: it must not count twice. Its deviation is always kept, for the
+interval of a plan's cost: with one period it is the grid's alone.
 """
 
 from __future__ import annotations
@@ -35,8 +36,6 @@ DRIFTS = {0.0: 0.5, 0.05: 0.125, 0.1: 0.125, 0.2: 0.125, 0.4: 0.125}
 """Deviations of the drift that are weighed, in log-odds, with their chances beforehand..."""
 WALKS = {0.03: 0.2, 0.06: 0.2, 0.12: 0.2, 0.25: 0.2, 0.5: 0.2}
 """...and those of a period's own part."""
-UNLIKELY = 1 / 3
-"""Chance of no drift below which a drift is expected to go on: it must be twice as likely."""
 PER_PERIOD = 500
 """Cases that a period should have where times are not periods already..."""
 MOST = 5
@@ -87,20 +86,25 @@ class Level:
         return cls(shift, deviation, np.asarray(data["errors"], np.float64), float(data["gain"]))
 
 
-def fit_level(rows: CaseLog, time: pd.Series) -> Level:
-    """Foretell every period from those before, and learn what that missed."""
+def fit_level(rows: CaseLog, time: pd.Series, calibrated: Array | None = None) -> Level:
+    """Foretell every period from those before, and learn what that missed.
+
+    `calibrated` is what a calibration on the latest time adds to the log-odds of each truth already.
+    """
     period, classes = periods_of(time), rows.classes
     told = [_foretold(rows, period, t) for t in range(1, int(period.max(initial=0)) + 1)]
     found = [one for one in told if one is not None]
     errors = np.array([error for error, _, _, _ in found]).reshape(-1, classes)
     noise = np.array([variance for _, variance, _, _ in found]).reshape(-1, classes)
-    shift, deviation, drifts = np.zeros(classes), np.zeros(classes), np.zeros(classes, bool)
+    shift, deviation = np.zeros(classes), np.zeros(classes)
     for k in range(1, classes):
         most = float(np.abs(errors[:, k]).max(initial=0.0))
-        mean, deviation[k], none = forecast(errors[:, k], noise[:, k])
-        shift[k], drifts[k] = np.clip(mean, -most, most), none < UNLIKELY
+        mean, deviation[k] = forecast(errors[:, k], noise[:, k])[:2]
+        mean = float(np.clip(mean, -most, most))
+        rest = mean - (0.0 if calibrated is None else float(calibrated[k]))
+        shift[k] = np.clip(rest, min(mean, 0.0), max(mean, 0.0))
     gain = _gain(errors, noise, [(log_p, held) for _, _, log_p, held in found])
-    return Level(np.where(drifts & (gain > 0.0), shift, 0.0), deviation, errors, gain)
+    return Level(shift if gain >= 0.0 else np.zeros(classes), deviation, errors, gain)
 
 
 def forecast(errors: Array, noise: Array) -> tuple[float, float, float]:

@@ -12,11 +12,13 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
-from scipy.special import logsumexp, softmax
+from scipy.sparse import csr_array
+from scipy.special import expit, logsumexp, softmax
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -28,6 +30,8 @@ _SMALL = 64
 """Coefficients of an expert up to which all experts are eliminated at once."""
 _FEW_ROWS = 100
 """Rows per expert below which they are not multiplied expert by expert."""
+_MOST_OUTER = 8_000_000
+"""Numbers that products of columns may take (64 MB)."""
 
 
 class Rows:
@@ -42,6 +46,20 @@ class Rows:
         self.weight = weight[order]
         self.bounds = np.searchsorted(expert[order], np.arange(experts + 1))
         self.experts, self.contrasts, self.columns = experts, classes - 1, design.shape[1]
+
+    @cached_property
+    def outer(self) -> Array | None:
+        """(decisions, columns^2): products of the columns, where a crowd has few decisions each."""
+        mine = self.design[int(self.bounds[0]) :]
+        if len(mine) >= _FEW_ROWS * self.experts or mine.size * self.columns > _MOST_OUTER:
+            return None
+        return np.asarray((mine[:, :, None] * mine[:, None, :]).reshape(len(mine), -1))
+
+    def summed(self, factor: Array) -> csr_array:
+        """(experts, decisions): sums each expert's decisions, times a factor."""
+        start = int(self.bounds[0])
+        places = np.arange(len(self.design) - start)
+        return csr_array((factor, places, self.bounds - start), shape=(self.experts, len(places)))
 
     @property
     def size(self) -> int:
@@ -131,7 +149,8 @@ def climb(rows: Rows, at: Coefficients) -> tuple[Coefficients, Step]:
 def objective(rows: Rows, at: Coefficients) -> float:
     """Negative log posterior, up to a constant."""
     eta = rows.logits(at.team, at.expert)
-    fit = logsumexp(eta, axis=1) - (rows.target * eta[:, 1:]).sum(axis=1)
+    total = np.logaddexp(0.0, eta[:, 1]) if rows.contrasts == 1 else logsumexp(eta, axis=1)
+    fit = total - (rows.target * eta[:, 1:]).sum(axis=1)
     penalty = (at.team_precision[:, None] * at.team**2).sum()
     penalty += (at.expert_precision[:, :, None] * at.expert**2).sum()
     return float(rows.weight @ fit + penalty / 2)
@@ -139,7 +158,8 @@ def objective(rows: Rows, at: Coefficients) -> float:
 
 def newton(rows: Rows, at: Coefficients) -> Step:
     """Solve the Newton system at a place by eliminating the experts."""
-    chance = softmax(rows.logits(at.team, at.expert), axis=1)[:, 1:]
+    eta = rows.logits(at.team, at.expert)
+    chance = expit(eta[:, 1:]) if rows.contrasts == 1 else softmax(eta, axis=1)[:, 1:]
     error = rows.weight[:, None] * (rows.target - chance)
     free = rows.nobody
     schur = np.diag(np.tile(at.team_precision, rows.contrasts))
@@ -180,6 +200,30 @@ class _Eliminated:
 
 def _all_at_once(rows: Rows, at: Coefficients, chance: Array, error: Array) -> _Eliminated:
     """Small matrices of many experts, stacked: a thread each would cost more than the algebra."""
+    curvature, pull = _by_expert(rows, chance, error)
+    own = np.tile(at.expert_precision, (1, rows.contrasts))
+    inverse: Array = np.linalg.inv(curvature + own[:, :, None] * np.eye(rows.size)).astype(np.float64)
+    # A^-1 (A - D) without a product, D being the precisions; and so for what is left of the curvature
+    cross = np.eye(rows.size) - inverse * own[:, None, :]
+    gradient = pull - own * np.swapaxes(at.expert, 1, 2).reshape(own.shape)
+    return _Eliminated(
+        inverse,
+        cross,
+        gradient,
+        np.diag(own.sum(axis=0)) - np.einsum("ja,jab,jb->ab", own, inverse, own, optimize=False),
+        pull.sum(axis=0),
+        np.einsum("jba,jb->a", cross, gradient),
+    )
+
+
+def _by_expert(rows: Rows, chance: Array, error: Array) -> tuple[Array, Array]:
+    """Every expert's curvature and gradient."""
+    if rows.contrasts == 1 and rows.outer is not None:  # sums of outer products, as one sparse product
+        mine = slice(int(rows.bounds[0]), len(rows.design))
+        share = (rows.weight * chance[:, 0] * (1.0 - chance[:, 0]))[mine]
+        shape = (rows.experts, rows.columns, rows.columns)
+        pulls = rows.summed(error[mine, 0]) @ rows.design[mine]
+        return np.asarray(rows.summed(share) @ rows.outer).reshape(shape), np.asarray(pulls)
     curvature = np.empty((rows.experts, rows.size, rows.size))
     pull = np.empty((rows.experts, rows.size))
     roots = rows.design * np.sqrt(rows.weight * chance[:, 0] * (1.0 - chance[:, 0]))[:, None]
@@ -189,18 +233,7 @@ def _all_at_once(rows: Rows, at: Coefficients, chance: Array, error: Array) -> _
         else:
             curvature[j] = information(rows.design[mine], chance[mine], rows.weight[mine])
         pull[j] = (rows.design[mine].T @ error[mine]).T.ravel()
-    own = np.tile(at.expert_precision, (1, rows.contrasts))
-    inverse: Array = np.linalg.inv(curvature + own[:, :, None] * np.eye(rows.size)).astype(np.float64)
-    cross = inverse @ curvature
-    gradient = pull - own * np.swapaxes(at.expert, 1, 2).reshape(own.shape)
-    return _Eliminated(
-        inverse,
-        cross,
-        gradient,
-        curvature.sum(axis=0) - np.tensordot(curvature, cross, axes=([0, 2], [0, 1])),
-        pull.sum(axis=0),
-        np.einsum("jba,jb->a", cross, gradient),
-    )
+    return curvature, pull
 
 
 def _one_by_one(rows: Rows, at: Coefficients, chance: Array, error: Array) -> _Eliminated:
@@ -251,6 +284,9 @@ def by_column(flat: Array, contrasts: int) -> Array:
 def variances(step: Step, contrasts: int) -> tuple[Array, Array]:
     """Posterior variances of the team's and of each expert's coefficients, shaped like them."""
     expert = np.einsum("jaa->ja", step.expert_inverse).copy()
+    if step.cross.shape[-1] <= _SMALL:
+        expert += np.einsum("jab,jab->ja", step.cross @ step.schur_inverse, step.cross)
+        return by_column(np.diag(step.schur_inverse), contrasts), by_column(expert, contrasts)
     for j, cross in enumerate(step.cross):  # one by one: (experts, size, size) is large enough as it is
         expert[j] += ((cross @ step.schur_inverse) * cross).sum(axis=1)
     return by_column(np.diag(step.schur_inverse), contrasts), by_column(expert, contrasts)
