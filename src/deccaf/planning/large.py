@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -75,6 +76,10 @@ class LargePlan(Plan):
         """Some rows of `frame`."""
         frame = plan_table(self.scored, self.choices, self.prices.to_numpy(), rows)
         return frame.assign(**{name: values[rows] for name, values in self.columns.items()})
+
+    def write(self, path: str | Path) -> None:
+        """Write the plan file (parquet or CSV), or a folder of parquet files, whole or not at all."""
+        self._write_parts(path)
 
     def summed(self, summary: Summary) -> Self:
         """The plan with another summary."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from deccaf.assign import Assignment
 from deccaf.data.amounts import cost
-from deccaf.data.files import write_frames
+from deccaf.data.files import write_frame, write_frames
 from deccaf.errors import DataError, show
 from deccaf.evaluate.drift import Unlike
 from deccaf.planning.terms import Terms
@@ -174,6 +174,12 @@ class Plan:
 
     def write(self, path: str | Path) -> None:
         """Write the plan file (parquet or CSV), or a folder of parquet files, whole or not at all."""
+        if Path(path).suffix:
+            write_frame(self.frame, path)
+        else:
+            self._write_parts(path)
+
+    def _write_parts(self, path: str | Path) -> None:
         parts = (self.part(slice(start, start + PART)) for start in range(0, max(len(self), 1), PART))
         write_frames(parts, path)
 
