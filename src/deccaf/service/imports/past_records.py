@@ -79,7 +79,8 @@ def without_known(connection: sa.Connection, past: Past) -> Past:
         }
     if not known:
         return past
-    mine = {one.row: one.case_id for one in [*past.cases, *past.decisions] if one.case_id in known}
+    mine = {case.row: case.case_id for case in past.cases if case.case_id in known}
+    mine |= {one.row: one.case_id for one in past.decisions if one.case_id in known}
     errors = [RowError(row, case, "case_id", known[case]) for row, case in sorted(mine.items())]
     return replace(
         past,
@@ -112,8 +113,17 @@ def enter_past(
     people.add_unknown(connection, list(checked.people), TEAM, who, at)
     _insert(connection, t.past_cases, _case_rows(checked, int(made), at))
     _insert(connection, t.past_decisions, ({"entry_id": made, **_plain(d)} for d in checked.decisions))
-    counts = {"cases": len(checked.cases), "decisions": len(checked.decisions), "rejected": checked.rejected}
-    trail.record(connection, "history entered", at, who, entry=int(made), filename=filename, **counts)
+    trail.record(
+        connection,
+        "history entered",
+        at,
+        who,
+        entry=int(made),
+        filename=filename,
+        cases=len(checked.cases),
+        decisions=len(checked.decisions),
+        rejected=checked.rejected,
+    )
     return Entry(int(made), at, filename, checked.facts(), None)
 
 
