@@ -62,7 +62,7 @@ def enters_history(page: Page, file: Path, rows: str, bad: bool) -> None:
     page.set_input_files("#history-file", str(file))
     page.click("text=Look at the file")
     preview = page.locator("#history-preview")
-    expect(preview.locator("h3")).to_contain_text(rows)
+    expect(preview.locator("h3")).to_contain_text(rows, timeout=PATIENCE)  # the first file waits for a reader
     check_accessible(page)
     if bad:
         expect(preview).to_contain_text("is no name for a person")
@@ -70,7 +70,7 @@ def enters_history(page: Page, file: Path, rows: str, bad: bool) -> None:
         expect(preview.locator("input[name=skip]")).to_be_focused()
         preview.locator("input[name=skip]").check()
     preview.locator("button", has_text="Enter").click()
-    page.wait_for_url("**/setup?entered=yes#model")
+    page.wait_for_url("**/setup?entered=yes#model", timeout=PATIENCE)
 
 
 def fits_a_model(page: Page, false_positive: str, false_negative: str) -> None:
@@ -131,10 +131,10 @@ def test_a_newcomers_day(browser: Browser, empty: EmptyDesk, tmp_path: Path) -> 
     rows = "450 rows: 150 cases and 449 decisions of 6 people can be entered, 1 row cannot"
     enters_history(page, tmp_path / "past.csv", rows, bad=True)
     expect(page.locator("#history h2")).to_contain_text("6 people known, 150 labelled cases")
-    expect(page.get_by_label("patient_number")).to_have_value("group")
-    expect(page.get_by_label("mood")).to_have_value("-")
-    expect(page.get_by_label("age")).to_have_value("feature")
-    page.get_by_label("ward").select_option("-")
+    expect(page.get_by_label("patient_number", exact=True)).to_have_value("group")
+    expect(page.get_by_label("mood", exact=True)).to_have_value("-")
+    expect(page.get_by_label("age", exact=True)).to_have_value("feature")
+    page.get_by_label("ward", exact=True).select_option("-")
     fits_a_model(page, "0.2", "1")
     expect(page.locator("#model-step")).to_contain_text("first model is in force", timeout=PATIENCE)
     expect(page.locator("#fn")).to_have_value("1")
