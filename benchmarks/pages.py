@@ -28,6 +28,7 @@ from deccaf import Costs
 from deccaf.data.files import write_frame
 from deccaf.estimator import DeCCaF
 from deccaf.service.core import Service
+from deccaf.service.imports import past_import, past_records
 from deccaf.service.ledger import assignments, desk, versions
 from deccaf.service.store import database
 from deccaf.service.store import tables as t
@@ -46,6 +47,8 @@ PATHS = (
     "/cases/c100",
     "/team",
     "/models",
+    "/models/2",
+    "/models/2/compared",
     "/watch",
     "/setup",
     "/cases?find=c4&person=p07&status=assigned",
@@ -69,8 +72,8 @@ PATHS = (
 CHUNK = 2_000
 
 
-def build_model(people: list[str]) -> DeCCaF:
-    rng = np.random.default_rng(0)
+def build_model(people: list[str], seed: int = 0) -> DeCCaF:
+    rng = np.random.default_rng(seed)
     rows = 100 * len(people)
     frame = pd.DataFrame(rng.normal(size=(rows, 12)), columns=[f"f{k}" for k in range(12)])
     label = (rng.random(rows) < 1 / (1 + np.exp(1.5 - frame["f0"]))).astype(int)
@@ -78,6 +81,15 @@ def build_model(people: list[str]) -> DeCCaF:
     model = DeCCaF(Costs.binary(0.2, 1.0), case_parts=("logistic",), decision_parts=("rates", "pooled"))
     decision = np.where(right, label, 1 - label)
     return model.fit(frame, label, expert=pd.Series(rng.choice(people, rows)), decision=pd.Series(decision))
+
+
+def history(people: list[str], cases: int = 2_000) -> pd.DataFrame:
+    """A past with three decisions for each case."""
+    rng = np.random.default_rng(2)
+    one = pd.DataFrame(rng.normal(size=(cases, 12)).round(3), columns=[f"f{k}" for k in range(12)])
+    one = one.assign(case_id=[f"h{k}" for k in range(cases)], label=(rng.random(cases) < 0.2).astype(int))
+    rows = one.loc[np.repeat(np.arange(cases), 3)].reset_index(drop=True)
+    return rows.assign(expert_id=rng.choice(people, len(rows)), decision=rows["label"])
 
 
 def fill(service: Service, people: list[str], cases: int, folder: Path) -> None:
@@ -97,6 +109,11 @@ def fill(service: Service, people: list[str], cases: int, folder: Path) -> None:
         content, facts, who = path.read_bytes(), model.training_, Actor(1)
         made = versions.add_version(c, "m", "benchmark", "0", content, facts, who, at - 9e4)
         versions.put_in_force(c, made.id, who, at - 9e4)
+        candidate = build_model(people, 1)
+        candidate.save(path)
+        content, facts = path.read_bytes(), candidate.training_
+        versions.add_version(c, "candidate", "benchmark", "1", content, facts, who, at - 8e4)
+        past_records.enter_past(c, past_import.check_past(history(people)), "past", who, at - 9e4)
         shift = c.execute(
             sa.insert(t.shifts)
             .values(

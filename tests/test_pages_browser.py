@@ -273,7 +273,7 @@ def test_every_page_is_accessible(browser: Browser, desk: Desk, look: str) -> No
     if look == "phone":
         options = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
     page = sign_in(browser, desk, desk.secret, **options)
-    for path in ("/", "/queue", "/cases", "/cases/c40", "/team", "/models", "/watch", "/setup"):
+    for path in ("/", "/queue", "/cases", "/cases/c40", "/team", "/models", "/models/1", "/watch", "/setup"):
         page.goto(desk.address + path)
         page.wait_for_load_state("networkidle") if path != "/" else page.wait_for_selector("#what-if :not(p)")
         check_accessible(page)

@@ -15,7 +15,7 @@ from deccaf.service.decide.registry import Model
 from deccaf.service.ledger import shifts
 from deccaf.service.store import tables as t
 
-MOST_OPEN = 3_000
+MOST_OPEN = 1_000
 """Open cases that are planned with both models; of more the latest, with limits in proportion."""
 
 
@@ -48,31 +48,33 @@ def open_cases(connection: sa.Connection, at: float, most: int = MOST_OPEN) -> t
     if shift is None:
         return None
     c, a = t.cases.c, t.assignments.c
-    held = sa.and_(a.case_id == c.case_id, a.state == "assigned", a.shift_id == shift)
-    base = sa.outerjoin(t.cases, t.assignments, held)
-    is_open = sa.or_(sa.and_(c.status == "waiting", c.label.is_(None)), a.id.is_not(None))
-    count = connection.execute(sa.select(sa.func.count()).select_from(base).where(is_open)).scalar_one()
+    roster = left_of_roster(connection, shift)
+    mine = (a.maker.in_(list(roster["maker"])), a.state == "assigned", a.shift_id == shift)
+    held = connection.execute(sa.select(a.maker, sa.func.count()).where(*mine).group_by(a.maker)).all()
+    freed = {str(name): int(cases) for name, cases in held}
+    waits = (c.status == "waiting", c.label.is_(None))
+    count = int(
+        connection.execute(sa.select(sa.func.count()).select_from(t.cases).where(*waits)).scalar_one()
+    )
+    count += sum(freed.values())
     if not count:
         return None
-    query = sa.select(*c["case_id", "features", "given", "excluded"], a.maker).select_from(base)
-    rows = connection.execute(query.where(is_open).order_by(c.id.desc()).limit(most)).all()[::-1]
-    roster = left_of_roster(connection, shift)
-    freed = connection.execute(
-        sa.select(a.maker, sa.func.count())
-        .where(a.shift_id == shift, a.state == "assigned")
-        .group_by(a.maker)
-    ).all()
+    latest = sa.select(a.case_id).where(*mine).order_by(a.id.desc()).limit(most)
+    query = sa.select(*c["id", "case_id", "features", "given", "excluded"])
+    rows = connection.execute(query.where(c.case_id.in_(latest))).all()
+    rows += connection.execute(query.where(*waits).order_by(c.id.desc()).limit(most)).all()
+    rows = sorted(rows, key=lambda row: row.id)[-most:]
     waiting = Waiting(
         shift_id=shift,
         case_ids=[row.case_id for row in rows],
         features=[row.features for row in rows],
         given=[row.given for row in rows],
         excluded=[row.excluded for row in rows],
-        roster=_in_proportion(roster, {name: int(n) for name, n in freed}, len(rows) / int(count)),
+        roster=_in_proportion(roster, freed, len(rows) / count),
         random_share=0.0,
         labelled=[False] * len(rows),
     )
-    return waiting, int(count)
+    return waiting, count
 
 
 def moves(waiting: Waiting, of: int, before: Model, after: Model) -> Moves:

@@ -230,7 +230,7 @@ class _Table:
             for name in past_columns.RESERVED
             if name in frame and name not in own
         }
-        self._features = [name for name in frame if name not in own and name not in self.clashes]
+        self._features = [str(name) for name in frame if name not in own and name not in self.clashes]
         self._differing()
         self._features = [name for name in self._features if name not in self.apart]
         self._times()
@@ -363,10 +363,9 @@ class _Table:
         if "decided_at" in self.names and self.names.get("time") in (None, self.names["decided_at"]):
             self._came = self._came.groupby(self.ids.to_numpy()).transform("min")
         self._came_at = _seconds_of(self._came)
-        self._decided_at, self._known_at = (
-            _seconds_of(times[part]) if times[part] is not None and self.dated else None
-            for part in ("decided_at", "labelled_at")
-        )
+        decided, known = times["decided_at"], times["labelled_at"]
+        self._decided_at = None if decided is None or not self.dated else _seconds_of(decided)
+        self._known_at = None if known is None or not self.dated else _seconds_of(known)
         if not self.dated:
             return
         at = at or self.names["decided_at"]

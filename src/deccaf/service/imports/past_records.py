@@ -81,7 +81,8 @@ def without_known(connection: sa.Connection, past: Past) -> Past:
         }
     if not known:
         return past
-    mine = {one.row: one.case_id for one in [*past.cases, *past.decisions] if one.case_id in known}
+    mine = {case.row: case.case_id for case in past.cases if case.case_id in known}
+    mine |= {one.row: one.case_id for one in past.decisions if one.case_id in known}
     errors = [RowError(row, case, "case_id", known[case]) for row, case in sorted(mine.items())]
     return replace(
         past,

@@ -102,7 +102,8 @@ def compare(
     found = {model.id: calibration(model, labelled) for model in both}
     moves = None
     if before is not None and before.id != after.id and opened is not None:
-        moves = comparing.moves(*opened, before, after)
+        waiting, count = opened
+        moves = comparing.moves(waiting, count, before, after)
     return Compared(found, fresh, moves)
 
 

@@ -58,7 +58,9 @@ class Installation:
     @property
     def candidate(self) -> int | None:
         """A model that the latest job made and that is not in force."""
-        made = (self.job.result or {}).get("model") if self.job is not None else None
+        if self.job is None or self.job.kind != "refit":
+            return None
+        made = (self.job.result or {}).get("model")
         return None if made is None or (self.active is not None and made == self.active.id) else int(made)
 
 
