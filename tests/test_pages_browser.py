@@ -123,7 +123,7 @@ class Desk:
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json", **bearer(self.secret)}
         request = urllib.request.Request(self.address + path, data, headers, method="POST")
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=300) as answer:
             return json.loads(answer.read())
 
     def close(self) -> None:

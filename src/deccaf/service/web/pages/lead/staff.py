@@ -80,7 +80,9 @@ async def add_key(request: Request, here: Here, visitor: LeadHere) -> Response:
         trail.record(connection, "key added", at, visitor.actor, None, None, expert, key=made, role=role)
         return secret
 
-    return _page(here, visitor, secret=await here.writer.run(change), for_whom=label, role=role)
+    answer = _page(here, visitor, secret=await here.writer.run(change), for_whom=label, role=role)
+    answer.headers["Cache-Control"] = "no-store"
+    return answer
 
 
 @router.post("/people/keys/revoke")
