@@ -18,7 +18,7 @@ MORE_PAGES = ("/team", "/models", "/watch", "/setup", "/cases?status=waiting", "
 LEAD_PAGES = (
     "/cases?find=c77777",
     "/cases?find=7777",
-    "/cases?find=c1&person=ann&status=assigned",
+    "/cases?find=9&person=ann&status=assigned",
     "/cases?person=bob&sort=highest",
     "/cases?sort=lowest&loss_from=0.5",
     "/cases?disagreement=label&person=cat",

@@ -168,8 +168,12 @@ def test_cases_are_found_by_everything_that_is_known_of_them(desk: World) -> Non
     assert found(desk, since="2200-01-01") == []
     assert len(found(desk, until="2200-01-01")) == 14
     assert found(desk, find="alpha-0", disagreement="label", sort="highest") == ["alpha-02", "alpha-00"]
-    refused = desk.lead.get("/v1/reports/cases", params={"after": "x"})
-    assert refused.json()["type"] == "urn:deccaf:problem:bad-mark"
+    for mark in ("x", "nan~1", f"1.0~{2**70}"):
+        refused = desk.lead.get("/v1/reports/cases", params={"after": mark})
+        assert refused.json()["type"] == "urn:deccaf:problem:bad-mark"
+    assert desk.lead.get("/v1/reports/cases", params={"loss_from": "nan"}).status_code == 422
+    for path in ("cases?find", "trail?kind", "person?name"):
+        assert desk.lead.get(f"/v1/reports/{path}=a%00").status_code == 422
 
     pages_follow_each_other(desk)
 
