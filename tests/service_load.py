@@ -67,7 +67,7 @@ def million_cases(
     client = Client(server.port, secret)
     client.sign_in(secret)
     used = lambda: server.cpu_seconds() + (postgres.cpu_seconds() if postgres else 0.0)  # noqa: E731
-    paths = {**dict.fromkeys((*million.PAGES, *million.MORE_PAGES), PAGE_SECONDS)}
+    paths = {**dict.fromkeys((*million.PAGES, *million.MORE_PAGES, *million.LEAD_PAGES), PAGE_SECONDS)}
     paths |= dict.fromkeys(million.REPORTS, REPORT_SECONDS)
     time.sleep(5.0)  # what is kept at hand is added up in the first seconds
     alone = Writing(server.port, secret)

@@ -15,6 +15,24 @@ MAKERS = ("machine", *EXPERTS)
 SHIFTS = 51
 PAGES = ("/", "/today/numbers", "/what-if?team=120", "/queue", "/queue?expert=ann", "/cases", "/cases/c100")
 MORE_PAGES = ("/team", "/models", "/watch", "/setup", "/cases?status=waiting", "/cases?find=c777")
+LEAD_PAGES = (
+    "/cases?find=c77777",
+    "/cases?find=7777",
+    "/cases?find=9&person=ann&status=assigned",
+    "/cases?person=bob&sort=highest",
+    "/cases?sort=lowest&loss_from=0.5",
+    "/cases?disagreement=label&person=cat",
+    "/cases?decision=1&loss_from=0.998",
+    "/cases?disagreement=people",
+    "/cases?status=waiting&since=2020-01-01",
+    "/people",
+    "/person?name=ann",
+    "/absence?maker=ann",
+    "/audit",
+    "/audit?person=ann",
+    "/audit?kind=signed+in",
+    "/audit?since=2020-01-01&until=2020-02-01",
+)
 REPORTS = (
     "/v1/reports/shift",
     "/v1/reports/experts",

@@ -6,7 +6,9 @@ import csv
 import io
 import json
 import re
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ import pytest
 import sqlalchemy as sa
 
 from deccaf.service.ledger.record import search
+from deccaf.service.monitor import alerts, daily
+from deccaf.service.monitor.health import HealthReport
 from deccaf.service.store import database
 from deccaf.service.store import tables as t
 from pages_world import Person, new_key
@@ -164,8 +168,12 @@ def test_cases_are_found_by_everything_that_is_known_of_them(desk: World) -> Non
     assert found(desk, since="2200-01-01") == []
     assert len(found(desk, until="2200-01-01")) == 14
     assert found(desk, find="alpha-0", disagreement="label", sort="highest") == ["alpha-02", "alpha-00"]
-    refused = desk.lead.get("/v1/reports/cases", params={"after": "x"})
-    assert refused.json()["type"] == "urn:deccaf:problem:bad-mark"
+    for mark in ("x", "nan~1", f"1.0~{2**70}"):
+        refused = desk.lead.get("/v1/reports/cases", params={"after": mark})
+        assert refused.json()["type"] == "urn:deccaf:problem:bad-mark"
+    assert desk.lead.get("/v1/reports/cases", params={"loss_from": "nan"}).status_code == 422
+    for path in ("cases?find", "trail?kind", "person?name"):
+        assert desk.lead.get(f"/v1/reports/{path}=a%00").status_code == 422
 
     pages_follow_each_other(desk)
 
@@ -337,6 +345,35 @@ def test_people_and_keys_from_the_page(desk: World) -> None:
     kinds = [line["kind"] for line in desk.lead.get("/v1/reports/trail").json()["items"]]
     assert {"signed in", "key added", "key revoked", "expert added", "expert changed"} <= set(kinds)
     person_at_a_glance(desk)
+    watch_is_kept_by_day(desk)
+
+
+def watch_is_kept_by_day(desk: World) -> None:
+    """One row a day and measure; limits in the trail; an alert that is seen, and seen anew when it came back."""
+    at, engine = time.time(), desk.service.engine
+    measure = daily.Measure("errors ann", 0.5, 0.1, 1.0, 40, False)
+    for when, value in ((at - 86400, 0.2), (at, 0.4), (at, 1.1)):
+        with database.writing(engine) as connection:
+            daily.keep(connection, [replace(measure, value=value, odd=value > 1)], None, when)
+    lead = desk.lead
+    (series,) = lead.get("/v1/watch").json()["measures"]
+    assert [value for _, value in series["points"]] == [0.2, 1.1]
+    assert (series["alert_at"], series["latest"]["odd"], series["latest"]["count"]) == (1.0, True, 40)
+    assert lead.put("/v1/watch/limits", json={"drift": 0.4}).json()["drift"] == 0.4
+    assert lead.put("/v1/watch/limits", json={"drift": -1}).status_code == 422
+    assert lead.get("/v1/watch").json()["limits"] == {"drift": 0.4, "label_days": 60.0, "false_days": 600.0}
+    assert lead.get("/v1/reports/trail?kind=watch limits changed").json()["items"][0]["data"]["drift"] == 0.4
+    late = HealthReport(at, late=1e9)
+    alerts.keep_alerts(engine, late.alerts, at)
+    assert lead.post("/v1/watch/seen", json={"alert": "errors bob"}).status_code == 404
+    assert lead.post("/v1/watch/seen", json={"alert": "labels delay", "note": "holidays"}).status_code == 200
+    desk.service.monitor.report = late
+    (alert,) = lead.get("/v1/watch").json()["alerts"]
+    assert (alert["seen"]["who"], alert["seen"]["note"]) == ("a lead", "holidays")
+    alerts.keep_alerts(engine, [], at)
+    alerts.keep_alerts(engine, late.alerts, at)
+    (alert,) = lead.get("/v1/watch").json()["alerts"]
+    assert alert["seen"] is None, "it came up anew"
 
 
 def person_at_a_glance(desk: World) -> None:

@@ -14,6 +14,8 @@
 | `claims` | a reviewer's day: claim, decide, hand back; claims that expire |
 | `labels` | what the truth turned out to be |
 | `versions` | model files and which one is in force |
+| `moving` | work that a lead moves: reassignment, absence, priority |
+| `record` | the whole record: search, audit, a person's data, erasure |
 | `check` | whether everything adds up |
 | `backup` | backups of SQLite, taken while the service runs, checked and restored |
 

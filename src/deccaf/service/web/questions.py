@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from itertools import chain
@@ -24,7 +25,10 @@ from deccaf.service.ledger.record.search import FoundCase, Mark, Question, all_c
 from deccaf.service.store.fields import CASE_ID
 from deccaf.service.web.common import as_time
 
-Text = Annotated[str, Field(max_length=200)]
+NO_NUL = r"^[^\x00]*$"
+Text = Annotated[str, Field(max_length=200, pattern=NO_NUL)]
+Named = Annotated[str, Query(max_length=200, pattern=NO_NUL)]
+"""A person's name in an address."""
 
 
 class Address(BaseModel):
@@ -75,10 +79,9 @@ class CaseAddress(Address):
             sort=self.sort or "newest",
         )
 
-    @property
-    def narrow(self) -> bool:
-        """Whether anything but the order is asked for."""
-        fields = self.model_dump(exclude={"after", "sort"})
+    def narrow(self, beside: str = "") -> bool:
+        """Whether anything but the order (and one field) is asked for."""
+        fields = self.model_dump(exclude={"after", "sort", beside})
         return any(value not in ("", "all") for value in fields.values())
 
 
@@ -159,9 +162,12 @@ def _number(what: str, text: str) -> float | None:
     if not text:
         return None
     try:
-        return float(text)
-    except ValueError as error:
-        raise invalid("bad-number", f"{what}: {text!r} is no number") from error
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found):
+        raise invalid("bad-number", f"{what}: {text!r} is no number")
+    return found
 
 
 def case_file(here: Service, question: Question) -> StreamingResponse:

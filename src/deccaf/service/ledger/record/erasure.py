@@ -16,6 +16,7 @@ import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
@@ -31,6 +32,7 @@ from deccaf.service.store.listing import from_json
 from deccaf.service.store.scratch import scratch_folder
 
 PREFIX = "person-"
+_AT_ONCE = 50_000
 _TEXTS = (
     (t.history, "data"),
     (t.pricings, "makers"),
@@ -148,8 +150,7 @@ def _replace_names(connection: sa.Connection, name: str, pseudonym: str) -> int:
     connection.execute(sa.insert(t.erasures).values(before=name, after=pseudonym))
     changed = 0
     for table, column in [*named_in(), (t.experts, t.experts.c.name)]:
-        done = connection.execute(sa.update(table).where(column == name).values({column.name: pseudonym}))
-        changed += done.rowcount
+        changed += _update(connection, table, column == name, {column.name: pseudonym})
     connection.execute(sa.delete(t.erasures))
     return changed
 
@@ -182,13 +183,24 @@ def _replace_text(
     changed = 0
     for table, name, condition in places:
         column = table.c[name]
-        done = connection.execute(
-            sa.update(table)
-            .where(condition, sa.func.replace(column, before, "") != column)
-            .values({name: sa.func.replace(column, before, after)})
-        )
-        changed += done.rowcount
+        holds = sa.and_(condition, sa.func.replace(column, before, "") != column)
+        changed += _update(connection, table, holds, {name: sa.func.replace(column, before, after)})
     connection.execute(sa.delete(t.erasures))
+    return changed
+
+
+def _update(
+    connection: sa.Connection, table: sa.Table, which: sa.ColumnElement[bool], values: dict[str, Any]
+) -> int:
+    """Change rows of a table, so many at a time that no statement takes long; how many."""
+    number = next(iter(table.primary_key.columns))
+    if not isinstance(number.type, sa.Integer):
+        return connection.execute(sa.update(table).where(which).values(values)).rowcount
+    last = connection.execute(sa.select(sa.func.max(number))).scalar() or 0
+    changed = 0
+    for start in range(0, int(last) + 1, _AT_ONCE):
+        part = sa.and_(which, number >= start, number < start + _AT_ONCE)
+        changed += connection.execute(sa.update(table).where(part).values(values)).rowcount
     return changed
 
 

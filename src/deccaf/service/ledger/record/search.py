@@ -8,6 +8,7 @@ cases in the ledger, beyond that the latest.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -43,11 +44,12 @@ class Mark(NamedTuple):
         """The mark that a text stands for."""
         value, _, number = text.partition("~")
         try:
-            return cls(float(value), int(number))
-        except ValueError as error:
-            raise invalid(
-                "bad-mark", f"{text!r} is no place in this list; take `next` as it was given"
-            ) from error
+            found = cls(float(value), int(number))
+        except ValueError:
+            found = cls(math.nan, 0)
+        if not math.isfinite(found.value) or not 0 <= found.id < 2**62:
+            raise invalid("bad-mark", f"{text!r} is no place in this list; take `next` as it was given")
+        return found
 
 
 @dataclass(frozen=True)

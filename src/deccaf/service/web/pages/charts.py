@@ -173,7 +173,13 @@ def day_bars(days: Sequence[tuple[int, int]]) -> Markup:
     width, height, left, low = 640, 200, 50, 170
     most = max([number for _, number in days] + [1])
     step = (width - left - 10) / max(len(days), 1)
-    parts = [_grid(float(most), left, width, low)]
+    parts = []
+    for number in sorted({0, -(-most // 2), most}):
+        y = low - (low - 16) * number / most
+        parts += [
+            _line(left, y, width - 10, y, "grid"),
+            _text(left - 8, y + 4, f"{number:,}", "tick", "end"),
+        ]
     for place, (day, number) in enumerate(days):
         tall = (low - 16) * number / most
         parts.append(_rect(left + place * step + 3, low - tall, step - 6, tall, "ours", 2))

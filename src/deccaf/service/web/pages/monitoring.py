@@ -92,7 +92,7 @@ async def set_limits(request: Request, here: Here, visitor: LeadHere) -> Respons
 async def set_seen(request: Request, here: Here, visitor: LeadHere) -> Response:
     """Say that an alert was seen."""
     form = await checked_form(request, visitor)
-    name, note = str(form.get("alert", ""))[:300], str(form.get("note", ""))[:500]
+    name, note = (str(form.get(field, "")).replace("\x00", "")[:500] for field in ("alert", "note"))
     await here.writer.run(lambda c: alerts.acknowledge(c, name, note, visitor.actor, time.time()))
     return go("/watch")
 

@@ -16,6 +16,7 @@ from deccaf.service.errors import invalid, not_found
 from deccaf.service.ledger import case_records, claims, roster, shifts
 from deccaf.service.ledger.roster import RosterChange
 from deccaf.service.ledger.shifts import Shift
+from deccaf.service.monitor.alerts import acknowledged
 from deccaf.service.monitor.health import Alert
 from deccaf.service.reports.installation import steps_left
 from deccaf.service.reports.shift_report import MakerLoad, ShiftReport, report_shift
@@ -130,8 +131,16 @@ def _numbers(here: Service) -> dict[str, Any]:
         return waiting, shift, day, claims.mean_seconds(connection, shift.starts_at)
 
     waiting, shift, day, pace = here.read(look)
+    seen = here.read(acknowledged) if alerts else {}
     if shift is None or day is None:
-        return {"waiting": waiting, "shift": None, "alerts": alerts, "model": model, "people": []}
+        return {
+            "waiting": waiting,
+            "shift": None,
+            "alerts": alerts,
+            "model": model,
+            "people": [],
+            "seen": seen,
+        }
     left, at_stake = _undecided(day, shift)
     team = [Person(load, _per_hour(load, shift, pace.get(load.maker)), left, at_stake) for load in day.makers]
     return {
@@ -139,6 +148,7 @@ def _numbers(here: Service) -> dict[str, Any]:
         "shift": shift,
         "day": day,
         "alerts": [*_loss(day), *_overload(waiting, day.makers), *alerts],
+        "seen": seen,
         "model": model,
         "costs": None if model is None else model.system.costs_,
         "people": [person for person in team if person.load.maker != MACHINE],

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
 
 from anyio import to_thread
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from deccaf.service.core import Service
 from deccaf.service.ledger import people
@@ -17,7 +16,7 @@ from deccaf.service.store.listing import Cut
 from deccaf.service.web.common import Here
 from deccaf.service.web.pages.access import LeadHere, checked_form
 from deccaf.service.web.pages.render import PageRoute, go, page
-from deccaf.service.web.questions import Trail, data_file, trail_file
+from deccaf.service.web.questions import Named, Trail, data_file, trail_file
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -58,7 +57,7 @@ def audit_file(here: Here, visitor: LeadHere, asked: Trail) -> Response:
 
 
 @router.get("/person/data")
-def person_file(here: Here, visitor: LeadHere, name: Annotated[str, Query(max_length=200)]) -> Response:
+def person_file(here: Here, visitor: LeadHere, name: Named) -> Response:
     """Everything that is kept about somebody, in one file."""
     return data_file(here, name)
 
@@ -67,7 +66,7 @@ def person_file(here: Here, visitor: LeadHere, name: Annotated[str, Query(max_le
 async def erase(request: Request, here: Here, visitor: LeadHere) -> Response:
     """Replace somebody's name by a pseudonym everywhere, once it was typed in again."""
     form = await checked_form(request, visitor)
-    name = str(form.get("name", ""))
+    name = str(form.get("name", "")).replace("\x00", "")
     erasure.confirm(name, str(form.get("again", "")))
     done = await erase_now(here, name, visitor.actor)
     return go(f"/audit?person={done.pseudonym}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from fastapi import APIRouter, Response
 
 from deccaf.service.ledger import case_records, people
@@ -21,8 +23,8 @@ MOST_ROWS = 100
 def cases(here: Here, visitor: LeadHere, asked: Cases, moved: int = 0, stayed: int = 0) -> Response:
     """The latest cases, those that are looked for, or the one whose whole id was given."""
     question, name = asked.question(), asked.find.strip()
-    if name and here.read(lambda c: case_records.known_cases(c, [name])):
-        return go(f"/cases/{name}")
+    if name and not asked.narrow("find") and here.read(lambda c: case_records.known_cases(c, [name])):
+        return go(f"/cases/{quote(name, safe='')}")
     found, team = here.read(
         lambda c: (find_cases(c, question, asked.mark, MOST_ROWS), people.list_experts(c))
     )

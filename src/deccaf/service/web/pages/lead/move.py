@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Any
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import TypeAdapter, ValidationError
 from starlette.datastructures import FormData
 
@@ -18,6 +18,7 @@ from deccaf.service.ledger.moving.reassignment import Reassignment
 from deccaf.service.web.common import Here
 from deccaf.service.web.pages.access import LeadHere, checked_form
 from deccaf.service.web.pages.render import PageRoute, go, page
+from deccaf.service.web.questions import Named
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -58,7 +59,7 @@ async def do_move(request: Request, here: Here, visitor: LeadHere) -> Response:
 
 
 @router.get("/absence")
-def before_absence(here: Here, visitor: LeadHere, maker: Annotated[str, Query(max_length=200)]) -> Response:
+def before_absence(here: Here, visitor: LeadHere, maker: Named) -> Response:
     """What it costs if somebody leaves now; or what goes back to somebody who returns."""
 
     def look(connection: sa.Connection) -> dict[str, Any]:
@@ -75,7 +76,7 @@ def before_absence(here: Here, visitor: LeadHere, maker: Annotated[str, Query(ma
 async def come_back(request: Request, here: Here, visitor: LeadHere) -> Response:
     """Undo an absence, with the work or without it."""
     form = await checked_form(request, visitor)
-    maker, with_work = str(form.get("maker", "")), form.get("work") == "yes"
+    maker, with_work = str(form.get("maker", "")).replace("\x00", ""), form.get("work") == "yes"
 
     def change(connection: sa.Connection) -> None:
         at = time.time()

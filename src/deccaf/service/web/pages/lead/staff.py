@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any, get_args
+from typing import Any, get_args
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import TypeAdapter, ValidationError
 from starlette.datastructures import FormData
 
@@ -20,6 +20,7 @@ from deccaf.service.store.listing import Cut
 from deccaf.service.web.common import Here
 from deccaf.service.web.pages.access import LeadHere, Visitor, checked_form
 from deccaf.service.web.pages.render import PageRoute, go, page
+from deccaf.service.web.questions import Named
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -80,7 +81,9 @@ async def add_key(request: Request, here: Here, visitor: LeadHere) -> Response:
         trail.record(connection, "key added", at, visitor.actor, None, None, expert, key=made, role=role)
         return secret
 
-    return _page(here, visitor, secret=await here.writer.run(change), for_whom=label, role=role)
+    answer = _page(here, visitor, secret=await here.writer.run(change), for_whom=label, role=role)
+    answer.headers["Cache-Control"] = "no-store"
+    return answer
 
 
 @router.post("/people/keys/revoke")
@@ -104,7 +107,7 @@ async def revoke(request: Request, here: Here, visitor: LeadHere) -> Response:
 
 
 @router.get("/person")
-def person(here: Here, visitor: LeadHere, name: Annotated[str, Query(max_length=LONGEST)]) -> Response:
+def person(here: Here, visitor: LeadHere, name: Named) -> Response:
     """One person: load, cost, calibration, learning curve, disagreements, keys."""
     found, mine = here.read(
         lambda c: (report_person(c, name, here.models.active, time.time()), _keys_of(c, name))
@@ -143,7 +146,7 @@ def _keys_of(connection: sa.Connection, name: str) -> list[keys.Key]:
 
 
 def _text(form: FormData, name: str) -> str:
-    return str(form.get(name, "")).strip()[:LONGEST]
+    return str(form.get(name, "")).replace("\x00", "").strip()[:LONGEST]
 
 
 def _field(form: FormData, name: str, kind: Any) -> str:
