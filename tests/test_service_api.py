@@ -207,9 +207,14 @@ def test_a_plan_gives_some_cases_by_lot_and_keeps_the_chance(desk: World) -> Non
     assert {row["maker"] for row in by_lot} == {"machine", "ann", "bob"}
     drawn = draft["by_lot"]
     chance = {"bob": 2 / drawn, "ann": (drawn / 2 - 1) / drawn, "machine": (drawn / 2 - 1) / drawn}
+    shares = []  # how likely each case was to be drawn, from the chance on record
     for row in reasons[1:]:
-        planned = 0.7 * (row["maker"] == "machine")  # to whom the plan gives everything
-        assert row["reason"]["propensity"] == pytest.approx(planned + 0.3 * chance[row["maker"]])
+        on_record, mine = row["reason"]["propensity"], chance[row["maker"]]
+        planned = row["maker"] == "machine"  # to whom the plan gives everything
+        shares.append((1 - on_record) / (1 - mine) if planned else on_record / mine)
+    assert sum(shares) == pytest.approx(0.3 * 99)
+    assert min(shares) >= 0.1 * 0.3
+    assert (np.diff(shares) > -1e-9).all(), "the less it costs, the likelier"
     assert reasons[0]["reason"]["propensity"] == 1.0
     assert reasons[0]["reason"]["method"] == "plan"
     desk.assert_sound()
@@ -239,7 +244,7 @@ def test_two_plans_for_the_same_cases_cannot_both_be_committed(desk: World) -> N
 
 
 def test_files_come_in_with_errors_by_row(desk: World) -> None:
-    text = "case_id,amount,channel\na1,5,web\na1,6,web\n,7,web\nbad/id,8,web\na2,9,phone\n"
+    text = "case_id,amount,channel\na1,5,web\na1,6,web\n,7,web\nbad/../id,8,web\na2,9,phone\n"
     send = lambda query="": desk.machine.post(  # noqa: E731
         f"/v1/imports{query}", content=text, headers={"Content-Type": "text/csv"}
     )

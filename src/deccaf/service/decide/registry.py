@@ -83,19 +83,21 @@ class Registry:
         self._digest = ""
         self._counted = newcomers.NOTHING
         self.active: Model | None = None
-        self._others: dict[int, Model] = {}
+        self._others: dict[tuple[int, str], Model] = {}
 
     def version(self, model_id: int) -> Model:
-        """Any version on record, loaded; the last few are kept, for they never change."""
+        """Any version on record, loaded; the last few are kept."""
+        with database.reading(self._engine) as connection:
+            versions.read_version(connection, model_id)
+            key = model_id, versions.digest_of(connection, model_id)  # it changes when somebody is erased
         with self._lock:
-            found = self._others.get(model_id)
+            found = self._others.get(key)
         if found is None:
             with database.reading(self._engine) as connection:
-                versions.read_version(connection, model_id)
                 name, content = versions.read_content(connection, model_id)
             found = Model(model_id, name, load(content))
             with self._lock:
-                self._others[model_id] = found
+                self._others[key] = found
                 for old in list(self._others)[:-_KEPT]:
                     del self._others[old]
         return found
