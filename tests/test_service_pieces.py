@@ -22,7 +22,7 @@ from deccaf.service.large_changes import File
 from deccaf.service.ledger import labels
 from deccaf.service.store import tables as t
 from deccaf.service.store import unfinished
-from deccaf.service.store.idempotency import Answer, Call
+from deccaf.service.store.idempotency import KEPT_SECONDS, Answer, Call, forget_old
 from deccaf.service.store.keys import Actor
 from service_world import World, world
 
@@ -289,3 +289,23 @@ def test_a_history_that_was_not_entered_whole_was_not_entered(
     assert (again.status_code, again.json()["cases"], again.json()["decisions"]) == (201, CASES, CASES)
     assert send_it().json() == again.json()
     assert rows(desk, t.past_entries) == 1
+
+
+def test_a_ledger_of_an_earlier_version_can_be_read(desk: World) -> None:
+    with desk.service.engine.connect() as connection:
+        connection.exec_driver_sql("DROP TABLE unfinished")
+    assert desk.service.read(lambda c: c.execute(sa.select(t.shifts.c.name)).scalars().all()) == ["today"]
+
+
+def test_old_answers_are_forgotten_in_pieces(desk: World) -> None:
+    for k in range(5):
+        desk.machine.post("/v1/cases", json=desk.case(f"c{k}", bob=0.1), headers={"Idempotency-Key": f"k{k}"})
+    soon, late = time.time(), time.time() + KEPT_SECONDS + 60
+
+    def forget(at: float) -> bool:
+        return desk.service.writer.submit(lambda connection: forget_old(connection, at, most=2)).result()
+
+    assert not forget(soon)
+    assert rows(desk, t.answers) == 5
+    assert [forget(late) for _ in range(3)] == [True, True, False]
+    assert rows(desk, t.answers) == 0

@@ -93,6 +93,20 @@ def test_rows_that_nobody_fetched_hold_no_later_change_up(desk: World) -> None:
             assert connection.execute(change).rowcount == 1
 
 
+def test_no_commit_waits_until_a_long_log_is_in_the_file(desk: World, tmp_path: Path) -> None:
+    """A reader has kept 6 MB in the log: the next commit was as slow as the disk that had to take all of it."""
+    file, engine = tmp_path / "deccaf.db", desk.service.engine
+    database.checkpoint(engine)
+    before = file.stat().st_size
+    with database.reading(engine), database.writing(engine) as connection:
+        large = [Arrival(f"l{k}", f'{{"x": "{"y" * 60_000}"}}') for k in range(100)]
+        case_records.hold(connection, large, Actor(1), 0.0)
+    hold(engine, 0, 1)
+    assert file.stat().st_size == before
+    database.checkpoint(engine)  # as the service does every second, beside the writer
+    assert file.stat().st_size > before + 5_000_000
+
+
 def test_every_commit_is_flushed(desk: World) -> None:
     with database.reading(desk.service.engine) as connection:
         modes = [

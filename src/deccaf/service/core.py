@@ -38,6 +38,7 @@ Prepared = TypeVar("Prepared")
 
 TICK_SECONDS = 1.0
 CLAIM_SECONDS = 1800.0
+FORGET_SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,7 @@ class Service:
         self.records = Records()
         self.rng = np.random.default_rng()
         self.worker = Worker(self.engine, url)
+        self._forget_at = time.monotonic() + FORGET_SECONDS
         self._stop = threading.Event()
         self._keeper = threading.Thread(target=self._keep_house, name="deccaf-house", daemon=True)
         if housekeeping:
@@ -179,7 +181,6 @@ class Service:
         return None if self.condition.trouble is None else WORDS[self.condition.trouble]
 
     def _keep_house(self) -> None:
-        ticks = 0
         while not self._stop.wait(TICK_SECONDS):
             for duty in self._duties:
                 try:
@@ -187,9 +188,6 @@ class Service:
                 except Exception as error:
                     if self.condition.met(error) is None and not database.passes_by_itself(error):
                         log.exception("housekeeping: %s", getattr(duty, "__name__", duty))
-            ticks += 1
-            if ticks % 3600 == 0:
-                self.writer.submit(lambda connection: forget_old(connection, time.time()))
 
     @property
     def _duties(self) -> tuple[Callable[[], object], ...]:
@@ -203,7 +201,16 @@ class Service:
             self.worker.start_next,
             self.monitor.check,
             self._add_up,
+            self._forget,
         )
+
+    def _forget(self) -> None:
+        if time.monotonic() < self._forget_at:
+            return
+        self._forget_at = time.monotonic() + FORGET_SECONDS
+        at = time.time()
+        while self.writer.submit(lambda connection: forget_old(connection, at)).result():
+            pass
 
     def _checkpoint(self) -> None:
         database.checkpoint(self.engine)

@@ -29,7 +29,7 @@ BUSY_SECONDS = 30
 STATEMENT_SECONDS = 60.0
 """A statement of the service that takes longer is stopped: whoever asked has gone."""
 POOL = 8
-LOG_PAGES = 16_000
+LOG_PAGES = 64_000
 """Pages in the log of SQLite from which on a commit brings them into the file itself: nobody kept house."""
 _TURNS = sa.text("SELECT pg_advisory_xact_lock(turn) FROM unnest(CAST(:turns AS bigint[])) AS turn")
 _SERIALIZATION = {"40001", "40P01"}

@@ -97,9 +97,13 @@ def remember(connection: sa.Connection, made: Sequence[tuple[Call, Answer]], at:
         connection.execute(sa.insert(t.answers), rows)
 
 
-def forget_old(connection: sa.Connection, at: float) -> None:
-    """Drop answers that nobody asks for any more."""
-    connection.execute(sa.delete(t.answers).where(t.answers.c.at < at - KEPT_SECONDS))
+def forget_old(connection: sa.Connection, at: float, most: int = 500) -> bool:
+    """Drop the oldest answers that nobody asks for any more; whether there may be more of them."""
+    c = t.answers.c
+    old = c.at < at - KEPT_SECONDS
+    last = connection.execute(sa.select(c.at).where(old).order_by(c.at).offset(most - 1).limit(1)).scalar()
+    connection.execute(sa.delete(t.answers).where(old if last is None else c.at <= last))
+    return last is not None
 
 
 def again(call: Call, first: Call, answer: Answer | Exception) -> Answer | Exception:
