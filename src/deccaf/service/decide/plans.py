@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
+from deccaf.data.costs import MACHINE
 from deccaf.service.decide.draft import Draft, pack, unpack
 from deccaf.service.errors import conflict, not_found
-from deccaf.service.ledger import assignments, case_records, desk, shifts, trail
+from deccaf.service.ledger import assignments, case_records, desk, letting, shifts, trail
 from deccaf.service.ledger.assignments import NewAssignment, numbers
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
@@ -223,9 +224,7 @@ def _settle(connection: sa.Connection, plan_id: int, cases: int, actor: Actor, a
         ).rowcount
     if moved != cases:
         raise conflict("cases-moved", f"{cases - moved} case(s) of the plan no longer wait; plan again")
-    by_machine = sa.select(a.case_id, a.maker, a.machine_says, sa.literal(at)).where(
-        a.plan_id == plan_id, a.state == "decided"
-    )
+    by_machine = sa.select(a.case_id, a.maker, a.machine_says, sa.literal(at)).where(*_by_machine(plan_id))
     connection.execute(sa.insert(t.decisions).from_select(["case_id", "maker", "decision", "at"], by_machine))
     lines = sa.select(
         sa.literal(at),
@@ -238,6 +237,14 @@ def _settle(connection: sa.Connection, plan_id: int, cases: int, actor: Actor, a
     ).where(a.plan_id == plan_id)
     names = ["at", "kind", "case_id", "shift_id", "maker", "key_id", "data"]
     connection.execute(sa.insert(t.history).from_select(names, lines))
+    if letting.in_force(connection)[0].let_through_machine:
+        rows = connection.execute(sa.select(a.case_id, a.machine_says).where(*_by_machine(plan_id)))
+        letting.draw_many(connection, MACHINE, [(row.case_id, row.machine_says, actor) for row in rows], at)
+
+
+def _by_machine(plan_id: int) -> tuple[sa.ColumnElement[bool], ...]:
+    a = t.assignments.c
+    return a.plan_id == plan_id, a.state == "decided"
 
 
 def _record(row: Any) -> PlanRecord:
