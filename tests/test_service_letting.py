@@ -9,7 +9,9 @@ import pytest
 
 from deccaf.data.config import Config
 from deccaf.errors import ConfigError
-from deccaf.service.jobs.learning import read_lesson
+from deccaf.service.jobs.learning import read_config, read_lesson
+from deccaf.service.reports.letting_report import report_letting
+from deccaf.service.web.pages.today import _letting
 from service_world import world
 
 SETTINGS = {
@@ -51,6 +53,29 @@ def test_a_reject_is_let_through_recorded_learned_with_and_priced(tmp_path: Path
         assert (report["rejects"], report["let_through"], report["labelled"]) == (3, 2, 1)
         assert (report["price"], report["worst"]) == (1.0, 1.0)  # the one that is known was bad
         assert report["per_100_decisions"] == pytest.approx(100 * 0.1 * 3 / 4 * 1.0)
+
+
+def test_rejects_of_the_machine_have_a_share_of_their_own(tmp_path: Path) -> None:
+    labels = {"selective": "positive", "let_through_machine": 1.0}
+    with world(f"sqlite:///{tmp_path}/d.db", {"ann": 9}, housekeeping=False) as desk:
+        assert desk.lead.put("/v1/settings", json={**SETTINGS, "labels": labels}).status_code == 200
+        for name, says in (("a", 1), ("b", 0)):
+            case = {**desk.case(name, machine=0.1, ann=9.0), "machine_decision": says, "features": {"x": 1}}
+            answer = desk.machine.post("/v1/cases", json=case).json()
+            assert (answer["maker"], answer["decision"]) == ("machine", says)
+            assert answer.get("let_through", False) == (says == 1)
+        desk.machine.post("/v1/cases", json={**desk.case("c", machine=9.0, ann=0.1), "features": {"x": 1}})
+        answer = desk.lead.post("/v1/cases/c/decision", json={"expert": "ann", "decision": 1}).json()
+        assert "let_through" not in answer  # the share of people is 0
+        report = desk.lead.get("/v1/reports/let-through").json()
+        assert (report["machine_share"], report["let_through"], report["share"]) == (1.0, 1, 0.0)
+        assert report["machine_per_100_decisions"] == pytest.approx(100 * 1 / 2 * 1.0)  # at worst
+        told = desk.service.read(lambda c: report_letting(c, read_config(c))).price_in_words
+        assert (
+            told == "100% of the rejects of the machine are let through by lot, at about 50 per 100 decisions"
+        )
+        assert desk.service.read(_letting) == told  # as Today shows it
+        desk.assert_sound()
 
 
 def test_a_share_needs_to_know_what_hides_labels(tmp_path: Path) -> None:

@@ -145,10 +145,12 @@ class LabelsTable(Table):
     """Decisions after which the truth is seldom seen: "positive" (the second of two classes), or classes."""
     let_through: float = Field(0.0, ge=0, le=1)
     """Share of such decisions of people that the service lets through by lot, so that their truth is seen."""
+    let_through_machine: float = Field(0.0, ge=0, le=1)
+    """The same for the machine's: where it rejects all cases of a kind, nothing else shows what they are."""
 
     @model_validator(mode="after")
     def _through_what(self) -> LabelsTable:
-        if self.let_through and not self.selective:
+        if (self.let_through or self.let_through_machine) and not self.selective:
             raise ValueError("let_through: say first after which decisions labels are missing (selective)")
         return self
 

@@ -254,4 +254,5 @@ def placed_json(placed: Placed, model_id: int | None, shift: int | None) -> dict
         "propensity": placed.propensity,
         "model": model_id,
         "shift": shift,
+        **({"let_through": True} if placed.let_through else {}),
     }

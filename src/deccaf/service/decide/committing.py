@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
+from deccaf.data.costs import MACHINE
 from deccaf.service.decide import plans
 from deccaf.service.decide.draft import Draft
 from deccaf.service.decide.plans import PlanRecord
 from deccaf.service.errors import conflict
-from deccaf.service.ledger import assignments, case_records, desk, shifts, trail
+from deccaf.service.ledger import assignments, case_records, desk, letting, shifts, trail
 from deccaf.service.ledger.assignments import NewAssignment, numbers
 from deccaf.service.store import tables as t
 from deccaf.service.store import unfinished
@@ -123,6 +124,12 @@ def write_piece(
         for row in rows
     ]
     trail.write(connection, lines)
+    by_machine = [
+        (row.case_id, row.machine_says, who)
+        for row in rows
+        if row.state == "decided" and row.machine_says is not None
+    ]
+    letting.draw_many(connection, MACHINE, by_machine, at)
     return True
 
 
@@ -257,9 +264,8 @@ def _settle(connection: sa.Connection, plan_id: int, cases: int, actor: Actor, a
         ).rowcount
     if moved != cases:
         raise conflict("cases-moved", f"{cases - moved} case(s) of the plan no longer wait; plan again")
-    by_machine = sa.select(a.case_id, a.maker, a.machine_says, sa.literal(at)).where(
-        a.plan_id == plan_id, a.state == "decided"
-    )
+    decided = (a.plan_id == plan_id, a.state == "decided")
+    by_machine = sa.select(a.case_id, a.maker, a.machine_says, sa.literal(at)).where(*decided)
     connection.execute(sa.insert(t.decisions).from_select(["case_id", "maker", "decision", "at"], by_machine))
     lines = sa.select(
         sa.literal(at),
@@ -272,3 +278,6 @@ def _settle(connection: sa.Connection, plan_id: int, cases: int, actor: Actor, a
     ).where(a.plan_id == plan_id)
     names = ["at", "kind", "case_id", "shift_id", "maker", "key_id", "data"]
     connection.execute(sa.insert(t.history).from_select(names, lines))
+    if letting.in_force(connection)[0].let_through_machine:
+        rows = connection.execute(sa.select(a.case_id, a.machine_says).where(*decided))
+        letting.draw_many(connection, MACHINE, [(row.case_id, row.machine_says, actor) for row in rows], at)

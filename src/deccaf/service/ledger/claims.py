@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import sqlalchemy as sa
 
-from deccaf.data.costs import MACHINE
 from deccaf.service.errors import RefusedError, conflict, not_found
 from deccaf.service.ledger import assignments, case_records, desk, letting, people, shifts, trail
 from deccaf.service.ledger.placing import Placed, ToPlace, place_waiting
@@ -162,7 +161,7 @@ def decide(
     trail.record(
         connection, "decided", at, actor, case_id, None, maker, decision=json.loads(decision), **seen
     )
-    return None if maker == MACHINE else letting.draw(connection, case_id, maker, decision, actor, at)
+    return letting.draw(connection, case_id, maker, decision, actor, at)
 
 
 def hand_back(

@@ -1,18 +1,20 @@
 """Rejects that are let through by lot, so that their truth is seen where labels are selective.
 
-The setting is `[labels] let_through`; the chance stands in the trail, and a refit learns with it. Only the
-rejects of people are drawn: what the machine rejects depends on nothing but the features, so its rejects are
-like the cases beside them and bias nothing.
+The setting is `[labels] let_through`; the chance stands in the trail, and a refit learns with it. Rejects of
+the machine have a share of their own, `let_through_machine`: what it rejects depends on nothing but the
+features, so these bias nothing, but where it rejects all cases of a kind nobody would ever see their truth.
 """
 
 from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 
 import sqlalchemy as sa
 
 from deccaf.data.config import LabelsTable
+from deccaf.data.costs import MACHINE
 from deccaf.service.ledger import trail
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
@@ -25,19 +27,35 @@ _LOT = random.SystemRandom()  # a lot that nobody can foresee
 def draw(
     connection: sa.Connection, case_id: str, maker: str, decision: str, actor: Actor, at: float
 ) -> float | None:
-    """Draw whether a person's decision (JSON) is overruled by lot; the chance if it is, written down."""
+    """Draw whether a decision (JSON) is overruled by lot; the chance if it is, written down."""
+    return draw_many(connection, maker, [(case_id, decision, actor)], at).get(case_id)
+
+
+def in_force(connection: sa.Connection) -> tuple[LabelsTable, list[int | str] | None]:
+    """What is set about labels, and the classes where they are named."""
     settings = read_setting(connection, LEARNING) or {}
-    labels = LabelsTable.model_validate(settings.get("labels") or {})
-    if not labels.let_through or not _hides(labels, json.loads(decision), settings["costs"].get("classes")):
-        return None
-    if _drawn_before(connection, case_id, labels, settings["costs"].get("classes")):
-        return (
-            None  # a reject that was taken back was drawn already: one draw a case, so the chance stays true
-        )
-    if _LOT.random() >= labels.let_through:
-        return None
-    trail.record(connection, KIND, at, actor, case_id, None, maker, chance=labels.let_through)
-    return labels.let_through
+    return LabelsTable.model_validate(settings.get("labels") or {}), settings.get("costs", {}).get("classes")
+
+
+def draw_many(
+    connection: sa.Connection, maker: str, decided: Sequence[tuple[str, str, Actor]], at: float
+) -> dict[str, float]:
+    """The same for several decisions of a maker: the chances of those that are overruled, by case."""
+    labels, classes = in_force(connection)
+    chance = labels.let_through_machine if maker == MACHINE else labels.let_through
+    if not chance:
+        return {}
+    drawn = [
+        (case_id, actor)
+        for case_id, decision, actor in decided
+        if _hides(labels, json.loads(decision), classes)
+        # a reject that was taken back was drawn already: one draw a case, so that the chance stays true
+        and not (maker != MACHINE and _drawn_before(connection, case_id, labels, classes))
+        and _LOT.random() < chance
+    ]
+    lines = [trail.line(KIND, at, actor, case_id, None, maker, chance=chance) for case_id, actor in drawn]
+    trail.write(connection, lines)
+    return dict.fromkeys((case_id for case_id, _ in drawn), chance)
 
 
 def was_let_through(connection: sa.Connection, case_id: str) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import sqlalchemy as sa
 
 from deccaf.data.costs import MACHINE
-from deccaf.service.ledger import assignments, case_records, desk, trail
+from deccaf.service.ledger import assignments, case_records, desk, letting, trail
 from deccaf.service.ledger.assignments import NewAssignment, numbers
 from deccaf.service.ledger.case_records import Arrival
 from deccaf.service.ledger.desk import Desk, Floats
@@ -47,6 +47,8 @@ class Placed:
     decision: str | None
     """The machine's decision, as JSON, where the machine decided at once."""
     objective: Mapping[str, float | None] | None = None
+    let_through: bool = False
+    """Whether the machine's reject is overruled by lot (see `letting`)."""
 
     @property
     def status(self) -> str:
@@ -73,8 +75,8 @@ def route(
     together = list(zip(items, placed, actors, strict=True))
     waiting = [trail.line("arrived", at, who, item.case_id) for item, p, who in together if p is None]
     trail.write(connection, waiting)
-    _write(connection, at_desk, [(item, p, who) for item, p, who in together if p is not None], at)
-    return placed
+    made = [(item, p, who) for item, p, who in together if p is not None]
+    return _told(placed, _write(connection, at_desk, made, at))
 
 
 def place_waiting(
@@ -90,8 +92,12 @@ def place_waiting(
     made = [(item, p, actor) for item, p in zip(items, placed, strict=True) if p is not None]
     for status in ("assigned", "decided"):
         case_records.set_status(connection, [p.case_id for _, p, _ in made if p.status == status], status)
-    _write(connection, at_desk, made, at)
-    return placed
+    return _told(placed, _write(connection, at_desk, made, at))
+
+
+def _told(placed: Sequence[Placed | None], through: Mapping[str, float]) -> list[Placed | None]:
+    """The same, saying which rejects of the machine are let through."""
+    return [replace(p, let_through=True) if p is not None and p.case_id in through else p for p in placed]
 
 
 def give(
@@ -155,10 +161,13 @@ def _by_maker(at_desk: Desk, row: Floats) -> dict[str, float | None]:
 
 def _write(
     connection: sa.Connection, at_desk: Desk, made: Sequence[tuple[ToPlace, Placed, Actor]], at: float
-) -> None:
-    """Take the capacity, write the assignments, the machine's decisions and the trail."""
+) -> dict[str, float]:
+    """Take the capacity, write the assignments, the machine's decisions and the trail.
+
+    Gives the chances of rejects of the machine that are let through, by case.
+    """
     if not made:
-        return
+        return {}
     desk.take(connection, at_desk.shift_id, at_desk.taken)
     at_desk.taken.clear()
     rows = [
@@ -193,3 +202,5 @@ def _write(
             for _, p, who in made
         ],
     )
+    decided = [(p.case_id, p.decision, who) for _, p, who in made if p.decision is not None]
+    return letting.draw_many(connection, MACHINE, decided, at) if decided else {}

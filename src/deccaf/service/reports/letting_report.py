@@ -16,7 +16,7 @@ from deccaf.service.store import tables as t
 
 @dataclass(frozen=True)
 class LettingReport:
-    """Rejects of people, those let through, and the price of it; costs are those in force."""
+    """Rejects, those let through, and the price of it; costs are those in force."""
 
     share: float
     """Of people's rejects that are let through from now on."""
@@ -35,17 +35,33 @@ class LettingReport:
     """What one costs more at most."""
     per_100_decisions: float | None
     """The price of the share, per 100 decisions of people; at worst, where no label tells yet."""
+    machine_share: float
+    """Of the machine's rejects that are let through from now on..."""
+    machine_per_100_decisions: float | None
+    """...and its price, per 100 decisions of the machine."""
+
+    @property
+    def price_in_words(self) -> str:
+        """For the lead's page; empty where nothing is let through."""
+        parts = (
+            (self.share, self.per_100_decisions, "people"),
+            (self.machine_share, self.machine_per_100_decisions, "the machine"),
+        )
+        told = [
+            f"{share:.0%} of the rejects of {who} are let through by lot"
+            + ("" if cost is None else f", at about {cost:.3g} per 100 decisions")
+            for share, cost, who in parts
+            if share
+        ]
+        return "; ".join(told)
 
 
 def report_letting(connection: sa.Connection, config: Config) -> LettingReport:
     """Count, and price by the labels that came."""
     classes, d = config.costs.build().classes, t.decisions.c
     hidden = set(config.labels.classes_of(classes))
-    made = connection.execute(
-        sa.select(d.decision, sa.func.count()).where(d.maker != MACHINE).group_by(d.decision)
-    )
-    counts = {json.loads(name): int(count) for name, count in made}
-    rejects = sum(count for name, count in counts.items() if name in hidden)
+    total, rejects = _counted(connection, hidden, of_machine=False)
+    machine_total, machine_rejects = _counted(connection, hidden, of_machine=True)
     through, c = letting.chances(connection), t.cases.c
     rows = connection.execute(
         sa.select(c.case_id, c.label, d.decision)
@@ -57,7 +73,6 @@ def report_letting(connection: sa.Connection, config: Config) -> LettingReport:
     more = [
         extra[classes.index(json.loads(row.decision))][classes.index(json.loads(row.label))] for row in rows
     ] if extra is not None else []  # fmt: skip
-    total = sum(counts.values())
     price = float(np.mean(more)) if more else None
     worst = None if extra is None else float(max(max(row) for row in extra.values()))
     each = price if price is not None else worst
@@ -70,10 +85,25 @@ def report_letting(connection: sa.Connection, config: Config) -> LettingReport:
         price=price,
         error=float(np.std(more) / np.sqrt(len(more))) if len(more) > 1 else None,
         worst=worst,
-        per_100_decisions=None
-        if each is None or not total
-        else 100 * config.labels.let_through * rejects / total * each,
+        per_100_decisions=_per_100(config.labels.let_through, rejects, total, each),
+        machine_share=config.labels.let_through_machine,
+        machine_per_100_decisions=_per_100(
+            config.labels.let_through_machine, machine_rejects, machine_total, each
+        ),
     )
+
+
+def _counted(connection: sa.Connection, hidden: set[int | str], of_machine: bool) -> tuple[int, int]:
+    """How many decisions there are, of the machine or of people, and how many of them are rejects."""
+    d = t.decisions.c
+    whose = d.maker == MACHINE if of_machine else d.maker != MACHINE
+    made = connection.execute(sa.select(d.decision, sa.func.count()).where(whose).group_by(d.decision))
+    counts = {json.loads(name): int(count) for name, count in made}
+    return sum(counts.values()), sum(count for name, count in counts.items() if name in hidden)
+
+
+def _per_100(share: float, rejects: int, decisions: int, each: float | None) -> float | None:
+    return None if each is None or not decisions else 100 * share * rejects / decisions * each
 
 
 def _extra(config: Config, hidden: set[int | str]) -> dict[int, list[float]] | None:

@@ -13,12 +13,14 @@ from deccaf.data.costs import MACHINE
 from deccaf.planning.comparing import is_worse
 from deccaf.service.core import Service
 from deccaf.service.errors import invalid, not_found
-from deccaf.service.ledger import case_records, claims, roster, shifts
+from deccaf.service.jobs.learning import read_config
+from deccaf.service.ledger import case_records, claims, letting, roster, shifts
 from deccaf.service.ledger.roster import RosterChange
 from deccaf.service.ledger.shifts import Shift
 from deccaf.service.monitor.alerts import acknowledged
 from deccaf.service.monitor.health import Alert
 from deccaf.service.reports.installation import steps_left
+from deccaf.service.reports.letting_report import report_letting
 from deccaf.service.reports.shift_report import MakerLoad, ShiftReport, report_shift
 from deccaf.service.reports.what_if import ask
 from deccaf.service.web.common import Here
@@ -56,7 +58,7 @@ def today(here: Here, visitor: AnyoneHere) -> Response:
         return go("/queue")
     if here.read(steps_left):
         return go("/setup")
-    return page("today.html", visitor, **_numbers(here))
+    return page("today.html", visitor, letting=here.read(_letting), **_numbers(here))
 
 
 @router.get("/today/numbers")
@@ -116,6 +118,14 @@ async def set_absence(request: Request, here: Here, visitor: LeadHere) -> Respon
 
     await here.writer.run(change)
     return go("/")
+
+
+def _letting(connection: sa.Connection) -> str:
+    """What it costs to let rejects through by lot; empty where none are."""
+    labels, _ = letting.in_force(connection)
+    if not (labels.let_through or labels.let_through_machine):
+        return ""
+    return report_letting(connection, read_config(connection)).price_in_words
 
 
 def _numbers(here: Service) -> dict[str, Any]:
