@@ -3,7 +3,7 @@
 Rendered here, without a script of their own in the page: htmx asks for the parts that change. `access`
 signs people in, `render` turns templates into answers, `charts` draws, `words` puts numbers into
 sentences; then one module for each page: `signing`, `today`, `plan`, `queue`, `cases`, `team`, `models`,
-`monitoring`, `setup`.
+`monitoring`, `setup`. `learning` has those about histories and candidates, `uploads` reads files of forms.
 
 A page is a module with a router, a template, and a line in `routers`; what it shows comes from the floors
 below.
