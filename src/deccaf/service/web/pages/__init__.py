@@ -3,8 +3,8 @@
 Rendered here, without a script of their own in the page: htmx asks for the parts that change. `access`
 signs people in, `render` turns templates into answers, `charts` draws, `words` puts numbers into
 sentences; then one module for each page: `signing`, `today`, `plan`, `queue`, `cases`, `team`, `models`,
-`monitoring`, `setup`. `casework` is how a case looks to whoever decides it, `learning` is what comes before a
-model is in force, and with the pages in `lead` a lead acts beyond today.
+`monitoring`, `setup`. `casework` is how a case looks to whoever decides it, `learning` has histories and
+candidates, with the pages in `lead` a lead acts beyond today, `uploads` reads files of forms.
 
 A page is a module with a router, a template, and a line in `routers`; what it shows comes from the floors
 below.

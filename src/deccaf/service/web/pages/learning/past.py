@@ -33,7 +33,7 @@ PART_WORDS = {
     "category": "feature: a category",
     "text": "feature: a text",
     "vector": "feature: a vector",
-    "group": "group: belongs together",
+    "group": "group: kept together",
     "amount": "amount: a cost",
     "-": "leave out",
 }
