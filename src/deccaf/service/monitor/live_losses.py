@@ -57,6 +57,8 @@ class LiveLosses:
         """By maker the mean loss over the live cases that they could get; who could get none is left out."""
         with self._lock:
             sums = self._kept.setdefault(shift_id, _Sums())
+            if not sums.count.keys() <= set(shifts.roster_makers(connection, shift_id)):
+                sums = self._kept[shift_id] = _Sums()  # somebody has another name now
             self._kept.move_to_end(shift_id)
             while len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)

@@ -57,9 +57,9 @@ def _table(read: Read, table: sa.Table, condition: sa.ColumnElement[bool]) -> It
         if after is not None:
             query = query.where(sa.tuple_(*order) > sa.tuple_(*[sa.literal(value) for value in after]))
         rows = read(partial(_rows, query=query))
-        for row in rows:
-            yield ("" if first else ",\n ") + json.dumps(row)
-            first = False
+        text = ",\n ".join(json.dumps(row) for row in rows)
+        yield text if first or not text else ",\n " + text
+        first = first and not rows
         if len(rows) < _PART:
             break
         after = tuple(rows[-1][column.name] for column in order)
