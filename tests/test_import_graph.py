@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "deccaf"
 LEVELS = [
     {"errors", "progress"},
     {"optional", "plugins"},
+    {"cluster"},
     {"data"},
     {"models", "assign", "evaluate", "simulate"},
     {"planning"},

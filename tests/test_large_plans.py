@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -227,3 +229,30 @@ def test_a_folder_of_parts_is_whole_or_not_there(tmp_path: Path) -> None:
     (tmp_path / "plan" / "mine.txt").touch()
     with pytest.raises(ConfigError, match="holds something else"):
         write_frames(frames(1), tmp_path / "plan")  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("small")
+def test_on_a_cluster_that_loses_a_worker_the_plan_is_the_same(
+    desk: tuple[DeCCaF, Path], tmp_path: Path
+) -> None:
+    model, cases = desk
+    limits = Capacity.of(dict.fromkeys(model.experts_, 70))
+    here = model.assign(cases, limits, scratch=tmp_path / "here")
+    distributed = pytest.importorskip("distributed")
+    killed: list[int] = []
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+
+        def step(stage: str, done: float = 0, of: float = 0) -> None:
+            if stage == "Planning" or (done and not killed):
+                killed.append(next(iter(cluster.workers.values())).pid)
+                os.kill(killed[-1], signal.SIGKILL)
+
+        there = model.assign(
+            cases, limits, scratch=tmp_path / "there", cluster=cluster.scheduler_address, step=step
+        )
+    assert len(killed) == 2
+    pd.testing.assert_frame_equal(there.frame, here.frame, check_exact=True)
+    assert there.summary.to_dict() == here.summary.to_dict()
+    assert np.array_equal(there.prices, here.prices)
+    with pytest.raises(ConfigError, match="needs scratch"):
+        model.assign(cases, limits, cluster="local:1")

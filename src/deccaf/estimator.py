@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,6 +21,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 import deccaf
 from deccaf.assign import Opinions, solve
+from deccaf.assign.exact.scan import passes_on
+from deccaf.cluster import Workers, workers_of
 from deccaf.data.capacity import Capacity
 from deccaf.data.cases import Cases
 from deccaf.data.config import Config, ConstraintsTable, LabelsTable
@@ -314,6 +317,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         strict: bool = False,
         time_limit: float = 60.0,
         scratch: str | Path | None = None,
+        cluster: str | None = None,
         step: Step = silent,
     ) -> Plan:
         """Say for every case who should decide it, within everyone's limits, at least expected cost.
@@ -328,17 +332,23 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         The losses of a file, or folder of parquet files, of many cases are kept in files while the plan is
         made (`deccaf.planning.LargePlan`): in a temporary folder, or in `scratch`, where they stay, so that
         the next run of the same does not score again. The plan is the same as in memory.
+
+        With a `cluster` (`local:N`, or the address of a Dask scheduler, whose workers see `scratch`) its
+        workers score, and look through the losses for the solver; the plan is the same to the last bit.
         """
         asked = None if constraints is None else read_constraints(constraints)
         limits = capacity if isinstance(capacity, Capacity) else Capacity.of(capacity)
+        if cluster is not None and scratch is None:
+            raise ConfigError("cluster: needs scratch (--scratch), a folder that all workers see")
         kept, held = self._scratch(X, limits, scratch, asked)
-        scored, limits = self.believed(
-            X, limits, batch, constraints=asked, strict=strict, step=step, scratch=kept
-        )
-        step("Planning")
-        plan = make_plan(
-            scored, limits, constraints=asked, pace=self.pace_, time_limit=time_limit, seed=self.seed
-        )
+        with workers_of(cluster) as workers, passes_on(workers):
+            scored, limits = self.believed(
+                X, limits, batch, constraints=asked, strict=strict, step=step, scratch=kept, workers=workers
+            )
+            step("Planning")
+            plan = make_plan(
+                scored, limits, constraints=asked, pace=self.pace_, time_limit=time_limit, seed=self.seed
+            )
         if intervals:
             plan = self._with_intervals(plan, X, step)
         if isinstance(plan, LargePlan):
@@ -427,6 +437,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         strict: bool = False,
         step: Step = silent,
         scratch: Scratch | None = None,
+        workers: Workers | None = None,
     ) -> tuple[Scored, Capacity]:
         """All that `make_plan` needs: what is believed of the cases, for the people of the roster.
 
@@ -434,8 +445,8 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         """
         limits = capacity if isinstance(capacity, Capacity) else Capacity.of(capacity)
         experts = [name for name in limits.makers if name != MACHINE]
-        options: dict[str, Any] = {"constraints": constraints, "score": score, "scratch": scratch}
-        scored = trusted(self.scored(X, experts, **options, step=step), strict)
+        options: dict[str, Any] = {"constraints": constraints, "score": score, "step": step}
+        scored = trusted(self.scored(X, experts, **options, scratch=scratch, workers=workers), strict)
         notes = (*roster_notes(self.experts_, limits), *scored.notes)
         return replace(_in_batches(scored, batch), notes=notes), limits
 
@@ -448,14 +459,19 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         score: bool = True,
         step: Step = silent,
         scratch: Scratch | None = None,
+        workers: Workers | None = None,
     ) -> Scored:
-        """What is believed about cases, chunk by chunk, ready for a plan; with `scratch` losses go there."""
+        """What is believed about cases, chunk by chunk, ready for a plan.
+
+        With `scratch` losses go there, and may be made by the `workers` of a cluster.
+        """
         extra = () if constraints is None else constraints.columns
         wants_opinions = constraints is not None and score and needs_opinions(constraints)
         intake, parts, done, total = self._intake(extra), Parts(scratch=scratch), 0, known_length(X)
         say = partial(step, "Scoring cases" if score else "Checking cases")
         say(0, total)
-        for chunk, scores in self._scores(intake, X, experts, score, parts.kept):
+        found = self._scores(intake, X, experts, score, scratch, workers)
+        for chunk, scores in found:
             parts.add(chunk, scores)
             if wants_opinions:
                 parts.opinions.append(self._opinions(chunk, experts))
@@ -684,18 +700,28 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         X: Any,
         experts: Sequence[str],
         score: bool = True,
-        kept: Callable[[Chunk], Scores | None] = lambda _: None,
+        scratch: Scratch | None = None,
+        workers: Workers | None = None,
     ) -> Iterator[tuple[Chunk, Scores]]:
-        """Scores of as many cases at a time as memory is meant for; what was `kept` is not scored again."""
+        """Scores of as many cases at a time as memory is meant for; with `scratch`, losses are kept there."""
         if experts and not self.experts_:
             raise ConfigError(f"the model learned from no decisions, so nothing is known of {experts[0]!r}")
         rows = max(1, CELLS // max(1 + len(experts), len(self.schema_.origin())))
-        for chunk in intake.chunks(self._checked(X), rows):
-            if len(chunk):
-                if not score:
-                    yield chunk, no_scores(len(chunk), len(experts), len(self.classes_))
-                else:
-                    yield chunk, kept(chunk) or self._score(chunk, experts)
+        chunks = (chunk for chunk in intake.chunks(self._checked(X), rows) if len(chunk))
+        if not score:
+            for chunk in chunks:
+                yield chunk, no_scores(len(chunk), len(experts), len(self.classes_))
+        elif scratch is None:
+            for chunk in chunks:
+                yield chunk, self._score(chunk, experts)
+        elif workers is None:
+            for piece in enumerate(chunks):
+                yield piece[1], _kept_scores(piece, self, list(experts), scratch)
+        else:
+            sent: deque[Chunk] = deque()
+            pieces = ((number, _noted(chunk, sent)) for number, chunk in enumerate(chunks))
+            for scores in workers.map(_kept_scores, pieces, self, list(experts), scratch):
+                yield sent.popleft(), scores
 
     def _score(self, chunk: Chunk, experts: Sequence[str]) -> Scores:
         costs = self.costs_.array(chunk.amounts)
@@ -813,6 +839,22 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         known = history.label >= 0
         time, group = (None if values is None else values[known] for values in (history.time, history.group))
         return described(holdouts(int(known.sum()), time=time, group=group, seed=self.seed), time, group)
+
+
+def _kept_scores(piece: tuple[int, Chunk], model: DeCCaF, experts: list[str], scratch: Scratch) -> Scores:
+    """A chunk's scores without its losses, which are in the scratch folder, now or already."""
+    number, chunk = piece
+    found = scratch.scores(number, len(chunk))
+    if found is None:
+        found = model._score(chunk, experts)
+        scratch.keep(number, found)
+    none = np.empty((0, scratch.makers))
+    return Scores(found.p, found.says, none, none)
+
+
+def _noted(chunk: Chunk, sent: deque[Chunk]) -> Chunk:
+    sent.append(chunk)
+    return chunk
 
 
 def known_length(X: Any) -> int:

@@ -45,7 +45,7 @@ def check_totals(problem: AssignmentProblem) -> None:
 
 def _check_choices(problem: AssignmentProblem, eligible: Mask) -> None:
     """Every case has a maker it may go to, and one with any capacity."""
-    some = map_chunks(lambda a, b: eligible[a:b].any(axis=1), problem.shape)
+    some = map_chunks(lambda a, b: eligible[a:b].any(axis=1), eligible)
     nobody = np.flatnonzero(~np.concatenate(some)) if some else np.empty(0, np.int64)
     if len(nobody):
         raise CapacityError(
@@ -53,7 +53,7 @@ def _check_choices(problem: AssignmentProblem, eligible: Mask) -> None:
             f" {problem.case_name(int(nobody[0]))}; widen eligibility"
         )
     opened = problem.upper > 0
-    stuck = map_chunks(lambda a, b: bool((~eligible[a:b][:, opened].any(axis=1)).any()), problem.shape)
+    stuck = map_chunks(lambda a, b: bool((~eligible[a:b][:, opened].any(axis=1)).any()), eligible)
     if any(stuck):
         check_groups(problem)
 
@@ -73,7 +73,7 @@ def check_groups(problem: AssignmentProblem) -> None:
 
 def eligibility_patterns(eligible: Mask) -> Patterns:
     """Merge cases that may go to the same makers."""
-    parts = map_chunks(lambda a, b: np.packbits(eligible[a:b], axis=1), (len(eligible), eligible.shape[1]))
+    parts = map_chunks(lambda a, b: np.packbits(eligible[a:b], axis=1), eligible)
     packed = np.ascontiguousarray(np.concatenate(parts))
     keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
     _, first, count = np.unique(keys, return_index=True, return_counts=True)

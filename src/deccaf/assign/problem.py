@@ -99,7 +99,7 @@ class AssignmentProblem:
                 block = np.where(self.eligible[start:stop], block, 0)
             return float(max(-block.min(), block.max())) if block.size else 0.0  # NaN comes through
 
-        largest = np.array(map_chunks(work, self.shape))
+        largest = np.array(map_chunks(work, self.loss))
         if not np.isfinite(largest).all():
             self._name_offenders()
         if largest.size and largest.max() * self.shape[0] > LARGEST_TOTAL:
@@ -115,7 +115,7 @@ class AssignmentProblem:
             flat = np.flatnonzero(wrong)
             return len(flat), int(flat[0]) + start * self.shape[1] if len(flat) else -1
 
-        parts = map_chunks(work, self.shape)
+        parts = map_chunks(work, self.loss)
         first = next(where for _, where in parts if where >= 0)
         i, j = divmod(first, self.shape[1])
         raise DataError(

@@ -103,7 +103,7 @@ def _better_in_full(problem: AssignmentProblem) -> bool:
     n, makers = problem.shape
     arcs, eligible = n * makers, problem.eligible
     if eligible is not None:
-        arcs = sum(map_chunks(lambda a, b: int(np.count_nonzero(eligible[a:b])), problem.shape))
+        arcs = sum(map_chunks(lambda a, b: int(np.count_nonzero(eligible[a:b])), eligible))
     few = arcs <= FEW_CHOICES * n or n < FEW_CASES * makers
     return arcs <= DIRECT_ARCS or (few and arcs <= DIRECT_ARCS_AT_MOST)
 

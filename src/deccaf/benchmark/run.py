@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from deccaf.benchmark.cells import run_cells
-from deccaf.benchmark.cluster import check_installed, cluster_of
+from deccaf.benchmark.cluster import cluster_of
 from deccaf.benchmark.kept import read_truth
 from deccaf.benchmark.profile import Profile
 from deccaf.benchmark.results import write_results
@@ -34,6 +34,7 @@ from deccaf.benchmark.tasks import (
     study_team,
 )
 from deccaf.benchmark.world import Source, build_world, settings, with_ratios
+from deccaf.cluster import check_installed
 from deccaf.policies import find
 
 Progress = Callable[[float, float, str], None]

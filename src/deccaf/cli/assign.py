@@ -33,6 +33,13 @@ if TYPE_CHECKING:
 ModelOption = Annotated[Path, typer.Option(help="Model file that `deccaf fit` wrote.")]
 CasesOption = Annotated[Path, typer.Option(help="New cases: case_id, features, optional batch, time.")]
 CapacityOption = Annotated[Path, typer.Option(help="Roster: expert_id, upper, optional batch, lower.")]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Score and plan on a Dask cluster: tcp://HOST:8786, or local:N for N worker processes here. "
+        "All workers must see the --scratch folder."
+    ),
+]
 ConfigOption = Annotated[
     Path | None,
     typer.Option(help="TOML whose [costs] replace those of the model, and whose [constraints] are granted."),
@@ -70,6 +77,7 @@ def assign(
             "again goes on there. Without it, a temporary folder where they take more than a gigabyte."
         ),
     ] = None,
+    cluster: ClusterOption = None,
     key_file: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -91,8 +99,10 @@ def assign(
     if out is not None:
         inputs = [model, cases, capacity, config, key_file]
         check_output(out, inputs, TABLES if out.suffix or out.is_file() else ())
-    if scratch is not None and (what_if or dry_run):
-        raise ConfigError("--scratch: is for plans that are written; leave it out with --what-if, --dry-run")
+    if (scratch is not None or cluster is not None) and (what_if or dry_run):
+        raise ConfigError(
+            "--scratch, --cluster: are for plans that are written; leave them out with --what-if, --dry-run"
+        )
     scenarios = [Scenario.parse(text) for text in what_if or []]
     with steps(len(_WEIGHTS), _WEIGHTS) as step, c_output_on_stderr():
         step("Reading the model and the roster")
@@ -106,7 +116,7 @@ def assign(
             changes = [scenario.changes for scenario in scenarios]
             asked = fitted.what_ifs(cases, limits, changes, time_limit=time_limit, **options)
         else:
-            options |= {"intervals": intervals, "scratch": scratch}
+            options |= {"intervals": intervals, "scratch": scratch, "cluster": cluster}
             plan = fitted.assign(cases, limits, time_limit=time_limit, **options)
             assert out is not None
             plan.write(out)

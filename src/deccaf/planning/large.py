@@ -57,6 +57,11 @@ class LargePlan(Plan):
         return f"LargePlan({len(self):,} cases, {len(self.scored.makers):,} makers)"
 
     @property
+    def ids(self) -> Any:
+        """The case ids, in order."""
+        return self.scored.ids
+
+    @property
     def frame(self) -> pd.DataFrame:
         """The columns of a plan file, of all cases: as much memory as the file."""
         return self.part(slice(None))

@@ -144,10 +144,10 @@ class Plan:
 
     def about(self, case: Any) -> Choice:
         """What the plan says of a case."""
-        found = np.flatnonzero(self.frame["case_id"].astype(str) == str(case))
+        found = np.flatnonzero(self.ids.astype(str) == str(case))
         if not len(found):
             raise DataError(f"the plan has no case {show(case)}")
-        row = self.frame.iloc[found[0]]
+        row = self.part(slice(found[0], found[0] + 1)).iloc[0]
         prices = self.prices.loc[self.batch[found[0]]]
         return Choice(
             str(row["maker"]),
@@ -158,6 +158,11 @@ class Plan:
 
     def __len__(self) -> int:
         return len(self.frame)
+
+    @property
+    def ids(self) -> Any:
+        """The case ids, in order."""
+        return self.frame["case_id"]
 
     def part(self, rows: slice) -> pd.DataFrame:
         """Some rows of `frame`."""

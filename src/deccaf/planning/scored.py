@@ -104,11 +104,7 @@ class Parts:
     columns: list[pd.DataFrame] = field(default_factory=list)
     opinions: list[Opinions] = field(default_factory=list)
     scratch: Scratch | None = None
-    """Where losses go instead of into memory."""
-
-    def kept(self, chunk: Chunk) -> Scores | None:
-        """The scores of the next chunk, where they are in the scratch folder already."""
-        return None if self.scratch is None else self.scratch.scores(len(self.ids), len(chunk))
+    """Where the losses are, instead of in memory."""
 
     def add(self, chunk: Chunk, scores: Scores) -> None:
         """Another chunk; the objective is kept where it is not the loss itself."""
@@ -120,8 +116,6 @@ class Parts:
             self.loss.append(scores.loss)
             if scores.objective is not scores.loss:
                 self.objective.append(scores.objective)
-        elif len(scores.loss):
-            self.scratch.keep(len(self.ids), scores)
         self.ids.append(chunk.ids)
 
     def together(

@@ -16,7 +16,9 @@ from deccaf.errors import SolverError
 
 def plan_at(losses: Losses, limits: Limits, prices: Floats) -> NDArray[np.int32]:
     """A feasible plan close to the choices at these prices."""
-    parts = map_chunks(lambda a, b: losses.priced(a, b, prices).argmin(axis=1).astype(np.int32), losses.shape)
+    parts = map_chunks(
+        lambda a, b: losses.priced(a, b, prices).argmin(axis=1).astype(np.int32), losses.values
+    )
     maker = np.concatenate(parts)
     for j in range(len(prices)):  # too many: pass on to makers with room
         load = np.bincount(maker, minlength=len(prices))

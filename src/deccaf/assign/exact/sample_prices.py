@@ -84,7 +84,7 @@ def _rare(losses: Losses, limits: Limits) -> Bools:
     few = limits.upper[rare].sum() <= RARE_SHARE * limits.total
     if rare.any() and few and losses.eligible is not None:  # and no case depends on them
         others = np.flatnonzero(~rare & (limits.upper > 0))
-        few = all(map_chunks(partial(_have_choice, losses.eligible, others), losses.shape))
+        few = all(map_chunks(partial(_have_choice, losses.eligible, others), losses.values))
     return rare if few else np.zeros_like(rare)
 
 

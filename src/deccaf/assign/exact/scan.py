@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deccaf.assign.stored import Mask, Matrix, StoredMatrix
+from deccaf.assign.stored import Mask, Matrix, StoredMask, StoredMatrix
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -29,6 +31,7 @@ CHUNK_ELEMENTS = 1 << 17  # about 1 MB of float64, a level-2 cache
 ROUNDING = 8 * float(np.finfo(np.float64).eps)  # relative to a loss, what decimals and sums leave
 SUMMED = 64 * ROUNDING  # the same of a sum along a chain of makers
 THREAD_ELEMENTS = 1 << 20  # below this a second thread costs more than it saves
+SPAN = 64  # blocks that a worker of a cluster looks at for one piece of work
 FITS = 20_000_000  # cells of a matrix in files that may be in memory all the same
 MOST_ARCS = 5_000_000  # that are looked at together: they take about 150 bytes each at the peak
 
@@ -166,11 +169,40 @@ def threads_available() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def map_chunks(work: Callable[[int, int], T], shape: tuple[int, int]) -> list[T]:
-    """Apply `work(start, stop)` to blocks of rows, in order."""
-    n, makers = shape
+class Runner(Protocol):
+    """Does pieces of work elsewhere: `deccaf.cluster.Workers`."""
+
+    def map(self, function: Callable[..., Any], pieces: Iterable[Any], *common: Any) -> Iterator[Any]:
+        """`function(piece, *common)` for every piece, in order."""
+
+
+_ELSEWHERE: ContextVar[Runner | None] = ContextVar("elsewhere", default=None)
+
+
+@contextmanager
+def passes_on(runner: Runner | None) -> Iterator[None]:
+    """Passes over matrices in files are done by these workers, who must see the files."""
+    before = _ELSEWHERE.set(runner)
+    try:
+        yield
+    finally:
+        _ELSEWHERE.reset(before)
+
+
+def _span(starts: range, work: Callable[[int, int], T], n: int) -> list[T]:
+    """Some blocks of a pass."""
+    return [work(start, min(start + starts.step, n)) for start in starts]
+
+
+def map_chunks(work: Callable[[int, int], T], matrix: Mask) -> list[T]:
+    """Apply `work(start, stop)` to blocks of rows, in order; the blocks are the same wherever it is done."""
+    n, makers = matrix.shape
     rows = max(16, CHUNK_ELEMENTS // max(makers, 1))
     starts = range(0, n, rows)
+    runner = _ELSEWHERE.get()
+    if runner is not None and isinstance(matrix, StoredMatrix | StoredMask):
+        spans = [starts[at : at + SPAN] for at in range(0, len(starts), SPAN)]
+        return [one for part in runner.map(_span, spans, work, n) for one in part]
     if n * makers <= THREAD_ELEMENTS or (workers := threads_available()) == 1:
         return [work(start, min(start + rows, n)) for start in starts]
     with ThreadPoolExecutor(workers) as pool:
@@ -194,7 +226,7 @@ def keep_arcs(losses: Losses, centre: Floats, box: Floats, tie: float = 0.0) -> 
         flat = np.flatnonzero(block <= best[:, None])
         return _open(losses, start, values, flat)
 
-    return _collect(losses, centre, map_chunks(work, losses.shape))
+    return _collect(losses, centre, map_chunks(work, losses.values))
 
 
 def near_arcs(losses: Losses, prices: Floats, width: float, most: int, tie: float) -> tuple[Arcs, Floats]:
@@ -218,7 +250,7 @@ def near_arcs(losses: Losses, prices: Floats, width: float, most: int, tie: floa
             flat = np.flatnonzero(stays)
         return [*_open(losses, start, values, flat), best]
 
-    parts = map_chunks(work, losses.shape)
+    parts = map_chunks(work, losses.values)
     best = np.concatenate([part.pop() for part in parts])
     return _collect(losses, prices, parts), best
 
@@ -312,27 +344,57 @@ def residual_pass(losses: Losses, maker: NDArray[Any]) -> Floats:
 
     Rounding is added, so that what looks like a gain is one.
     """
-    n, makers = losses.shape
-    result, lock = np.full((makers, makers), np.inf), Lock()
+    makers = losses.shape[1]
+    zero = np.zeros(makers)
 
-    def work(start: int, stop: int) -> None:
+    def work(start: int, stop: int) -> tuple[NDArray[Any], Floats]:
         here = maker[start:stop]
         order = np.argsort(here, kind="stable")
-        block = losses.priced(start, stop, np.zeros(makers))
+        block = losses.priced(start, stop, zero)
         own = block[np.arange(stop - start), here]
         block -= (own - ROUNDING * np.abs(own))[:, None]
         begins = np.flatnonzero(np.diff(here[order], prepend=-1) != 0)
-        least, rows = np.minimum.reduceat(block[order], begins, axis=0), here[order[begins]]
+        return here[order[begins]], np.minimum.reduceat(block[order], begins, axis=0)
+
+    return fold_chunks(work, losses.values)
+
+
+def fold_chunks(work: Callable[[int, int], tuple[NDArray[Any], Floats]], matrix: Mask) -> Floats:
+    """J x J minima: of the rows that each block tells of, reduced as they come."""
+    makers = matrix.shape[1]
+    result, lock = np.full((makers, makers), np.inf), Lock()
+
+    def reduce(start: int, stop: int) -> None:
+        rows, least = work(start, stop)
         with lock:  # a minimum is the same in any order
             result[rows] = np.minimum(result[rows], least)
 
-    map_chunks(work, (n, makers))
+    runner = _ELSEWHERE.get()
+    if runner is None or not isinstance(matrix, StoredMatrix):
+        map_chunks(reduce, matrix)
+        return result
+    rows = max(16, CHUNK_ELEMENTS // max(makers, 1))
+    starts = range(0, len(matrix), rows)
+    spans = [starts[at : at + SPAN] for at in range(0, len(starts), SPAN)]
+    for part in runner.map(_folded, spans, work, matrix.shape):
+        np.minimum(result, part, out=result)
+    return result
+
+
+def _folded(
+    starts: range, work: Callable[[int, int], tuple[NDArray[Any], Floats]], shape: tuple[int, int]
+) -> Floats:
+    """The minima of some blocks."""
+    result = np.full((shape[1], shape[1]), np.inf)
+    for start in starts:
+        rows, least = work(start, min(start + starts.step, shape[0]))
+        result[rows] = np.minimum(result[rows], least)
     return result
 
 
 def least_priced(losses: Losses, prices: Floats, tie: float = 0.0) -> Floats:
     """Every case's cheapest loss plus price (plus `tie` times the tie rule)."""
-    parts = map_chunks(lambda start, stop: losses.priced(start, stop, prices, tie).min(axis=1), losses.shape)
+    parts = map_chunks(lambda start, stop: losses.priced(start, stop, prices, tie).min(axis=1), losses.values)
     return np.concatenate(parts)
 
 
@@ -383,7 +445,7 @@ def slack_pass(losses: Losses, maker: NDArray[Any], prices: Floats) -> float:
         chosen = block[np.arange(stop - start), maker[start:stop]]
         return float((chosen - block.min(axis=1)).sum())
 
-    return math.fsum(map_chunks(work, losses.shape))
+    return math.fsum(map_chunks(work, losses.values))
 
 
 def closed_prices(losses: Losses, maker: NDArray[Any], prices: Floats) -> Floats:
@@ -399,7 +461,7 @@ def closed_prices(losses: Losses, maker: NDArray[Any], prices: Floats) -> Floats
             saving = np.where(losses.eligible[start:stop][:, losses.closed], saving, 0.0)
         return np.asarray(saving.max(axis=0, initial=0.0))
 
-    most = np.max(map_chunks(work, losses.shape), axis=0, initial=0.0)
+    most = np.max(map_chunks(work, losses.values), axis=0, initial=0.0)
     result[losses.closed] = np.where(most > 0, np.nextafter(most, np.inf), 0.0)  # a higher price is safe
     return result
 
