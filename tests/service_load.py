@@ -118,9 +118,9 @@ def long_writes(url: str, folder: Path, cases: int, people: int = 50) -> Facts:
     facts, secret = Facts(), first_key(url)
     server = Server(url, folder / "log")
     server.start(wait=180)
-    client, rng = Client(server.port, secret), random.Random(1)
-    names = [f"p{k:02}" for k in range(people)]
-    set_up(client, dict.fromkeys(names, 2 * cases // people), names)
+    rng, names = random.Random(1), [f"p{k:02}" for k in range(people)]
+    set_up(Client(server.port, secret), dict.fromkeys(names, 2 * cases // people), names)
+    client = Client(server.port, secret)  # whose calls may take long
 
     def do(what: str, method: str, path: str, body: object) -> dict[str, Any]:
         status, _, found = client.call(method, path, body, timeout=600.0)
