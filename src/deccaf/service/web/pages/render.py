@@ -143,8 +143,8 @@ def _asked_for(request: Request) -> str:
     """Where to go on after signing in: the page that was asked for."""
     if request.method != "GET" or "hx-request" in request.headers:
         return ""
-    path = quote(request.url.path)
-    return path + (f"?{request.url.query}" if request.url.query else "")
+    path, query = quote(request.scope["path"]), request.scope["query_string"].decode("latin-1")
+    return f"{path}?{query}" if query else path
 
 
 def own_path(given: str) -> str | None:
