@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from deccaf.service.web.pages import words
+from deccaf.service.web.pages.learning.lesson import read_form
 from pages_world import Person, new_key
 from service_world import EXPERTS, World, history, model_file, world
 
@@ -55,7 +56,7 @@ def test_a_plan_that_is_a_loss_is_red_and_today_is_not_quiet(tmp_path: Path) -> 
         where = lead.post("/plans").headers["location"]
         page = lead.get(where).text
         assert '<p class="alert bad" role="alert"><strong>A loss.</strong>' in page
-        assert "This plan costs 67 % more than the machine alone (6.00)" in page
+        assert "This plan costs 67 % more than the machine alone (6.00 units)" in page
         assert "-67" not in page
         assert lead.post(f"{where}/commit").headers["location"] == "/"
         today = lead.get("/").text
@@ -93,6 +94,8 @@ def test_a_candidate_beside_the_model_in_force(database_url: str, tmp_path: Path
         desk.service.models.refresh()
         lead = Person(desk, new_key(desk, "lead"))
         assert "Compare, then activate" in lead.get("/models").text
+        form = desk.service.read(lambda c: read_form(desk.service, c))
+        assert (form.pair, form.is_matrix, form.review_cost) == (("0.2", "1"), False, "0"), "those in force"
         page = lead.get("/models/2").text
         assert "Version 2: model-1, beside version 1 in force" in page
         assert "Activate version 2" in page

@@ -61,9 +61,9 @@ def open_cases(connection: sa.Connection, at: float, most: int = MOST_OPEN) -> t
         return None
     latest = sa.select(a.case_id).where(*mine).order_by(a.id.desc()).limit(most)
     query = sa.select(*c["id", "case_id", "features", "given", "excluded"])
-    begun = connection.execute(query.where(c.case_id.in_(latest))).all()
-    left = connection.execute(query.where(*waits).order_by(c.id.desc()).limit(most)).all()
-    rows = sorted([*begun, *left], key=lambda row: row.id)[-most:]
+    given = connection.execute(query.where(c.case_id.in_(latest))).all()
+    unplanned = connection.execute(query.where(*waits).order_by(c.id.desc()).limit(most)).all()
+    rows = sorted([*given, *unplanned], key=lambda row: row.id)[-most:]
     waiting = Waiting(
         shift_id=shift,
         case_ids=[row.case_id for row in rows],

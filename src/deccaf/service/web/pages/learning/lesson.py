@@ -84,7 +84,7 @@ def read_form(here: Service, connection: sa.Connection) -> LessonForm:
         columns=[past_columns.with_part(column, chosen[column.name]) for column in features],
         classes=classes,
         matrix=matrix,
-        is_matrix=costs.get("matrix") is not None or len(classes) > 2,
+        is_matrix=len(classes) > 2 or any(matrix[k][k] != "0" for k in range(len(matrix))),
         review_cost=_as_text(costs.get("review_cost", 0)),
         known=bool(costs) and not costs.get("example"),
         parts={part: PART_WORDS[part] for part in CHOICES},
@@ -103,7 +103,8 @@ async def fit_model(request: Request, here: Here, visitor: LeadHere) -> Response
     def change(connection: sa.Connection) -> None:
         at, who = time.time(), visitor.actor
         before = read_setting(connection, SETTING) or {}
-        tables = {**before, "costs": _costs(form)}
+        scale = before.get("costs", {}).get("scale")
+        tables = {**before, "costs": _costs(form) | ({} if scale is None else {"scale": scale})}
         if chosen:
             kept = {key: value for key, value in before.get("columns", {}).items() if key not in _OWN}
             tables["columns"] = {**kept, **past_columns.columns_table(chosen)}
