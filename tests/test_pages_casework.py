@@ -65,6 +65,7 @@ def test_a_reviewer_changes_their_mind_parks_and_hands_back(browser: Browser, de
     page = sign_in(browser, desk, desk.ann)
     page.keyboard.press("n")
     expect(heading(page)).to_contain_text("Case c")
+    page.wait_for_load_state()
     first = heading(page).inner_text().removeprefix("Case ")
     page.keyboard.press("1")
     expect(page.locator(".undo")).to_contain_text(f"Case {first}: you decided 1")
@@ -125,7 +126,7 @@ def test_a_case_is_shown_as_the_lead_says(browser: Browser, desk: Desk) -> None:
         "#toml", '[display]\nguidelines = "New ones"\n[[display.link]]\nlabel = "x"\nurl = "javascript:1"\n'
     )
     page.click("text=Keep this")
-    expect(page.locator(".alert.bad")).to_contain_text("must begin with http:// or https://")
+    expect(page.locator("main .alert.bad")).to_contain_text("must begin with http:// or https://")
     page.fill("#toml", '[display]\nguidelines = "New ones"\n')
     page.click("text=Keep this")
     expect(page.locator(".alert.good")).to_contain_text("shown so from now on")
@@ -141,6 +142,7 @@ def test_the_machine_is_shown_after_the_first_answer(browser: Browser, desk: Des
     if page.locator(".decide").count() == 0:
         page.keyboard.press("n")
     expect(page.locator("main")).to_contain_text("Answer first; then you see what the machine thinks")
+    page.wait_for_load_state()  # keys work once the script is there
     case = heading(page).inner_text().removeprefix("Case ")
     page.keyboard.press("1")
     expect(page.locator(".machine-says")).to_contain_text("Your first answer was Fraud; now decide.")
@@ -156,7 +158,7 @@ def test_the_focus_stays_while_today_renews_itself(browser: Browser, desk: Desk)
     page = sign_in(browser, desk, desk.secret)
     renewals: list[float] = []
     page.on("response", lambda answer: renewals.append(time.time()) if "numbers" in answer.url else None)
-    button = page.locator("td button").first
+    button = page.locator("td a.button").first  # Away
     button.focus()
     name = page.evaluate("document.activeElement.innerText")
     began, seen = time.monotonic(), set()

@@ -118,11 +118,9 @@ nameZone();
 document.addEventListener("htmx:afterSwap", (event) => localTimes(event.target));
 
 // Parts that renew themselves change only where something is new, so that the focus stays where it is.
+const alike = (old, fresh) =>
+  old.nodeType === fresh.nodeType && old.nodeName === fresh.nodeName && (old.id || "") === (fresh.id || "");
 const merge = (old, fresh) => {
-  if (old.nodeType !== fresh.nodeType || old.nodeName !== fresh.nodeName) {
-    old.replaceWith(fresh);
-    return;
-  }
   if (old.nodeType !== Node.ELEMENT_NODE) {
     if (old.nodeValue !== fresh.nodeValue) old.nodeValue = fresh.nodeValue;
     return;
@@ -135,10 +133,23 @@ const merge = (old, fresh) => {
   }
   mergeChildren(old, fresh);
 };
+// What stands in both, in order and as often as can be, is kept; whoever has the focus is never moved.
 const mergeChildren = (old, fresh) => {
   const before = [...old.childNodes], after = [...fresh.childNodes];
-  after.forEach((node, place) => (place < before.length ? merge(before[place], node) : old.append(node)));
-  before.slice(after.length).forEach((node) => node.remove());
+  const most = Array.from({ length: before.length + 1 }, () => new Uint16Array(after.length + 1));
+  for (let k = before.length - 1; k >= 0; k--) {
+    for (let m = after.length - 1; m >= 0; m--) {
+      const pair = alike(before[k], after[m]) ? most[k + 1][m + 1] + (before[k].nodeType === 1 ? 4 : 1) : 0;
+      most[k][m] = Math.max(pair, most[k + 1][m], most[k][m + 1]);
+    }
+  }
+  let k = 0, m = 0;
+  while (k < before.length || m < after.length) {
+    const here = k < before.length && m < after.length && alike(before[k], after[m]);
+    if (here && most[k][m] === most[k + 1][m + 1] + (before[k].nodeType === 1 ? 4 : 1)) merge(before[k++], after[m++]);
+    else if (m < after.length && (k === before.length || most[k][m] === most[k][m + 1])) old.insertBefore(after[m++], before[k] || null);
+    else before[k++].remove();
+  }
 };
 htmx.defineExtension("merge", {
   isInlineSwap: (style) => style === "merge",
