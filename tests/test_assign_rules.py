@@ -191,7 +191,8 @@ def test_frames_keep_their_labels():
 
 
 def test_chunks_cover_the_matrix_once():
-    covered = scan.map_chunks(lambda start, stop: (start, stop), (100_001, 60))
+    matrix = np.broadcast_to(0.0, (100_001, 60))
+    covered = scan.map_chunks(lambda start, stop: (start, stop), matrix)
     assert covered[0][0] == 0
     assert covered[-1][1] == 100_001
     assert all(a[1] == b[0] for a, b in pairwise(covered))

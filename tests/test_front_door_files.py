@@ -788,7 +788,7 @@ def frames(draw: st.DrawFn) -> pd.DataFrame:
 
 @pytest.mark.filterwarnings("ignore::deccaf.errors.DeccafWarning")
 @settings(
-    max_examples=25,
+    max_examples=15,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
