@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from deccaf.service.ledger.record.search import Mark
+from deccaf.service.ledger.record.search import Mark, all_parts
 from deccaf.service.store import tables as t
 from deccaf.service.store.listing import from_json
 
@@ -69,14 +69,7 @@ def read_trail(connection: sa.Connection, wanted: TrailQuestion, after: Mark | N
 
 def whole_trail(read: Any, wanted: TrailQuestion, at_once: int = 2_000) -> Iterator[list[Line]]:
     """Everything that is looked for, part by part; `read` asks the ledger."""
-    after: Mark | None = None
-    while True:
-        page: TrailPage = read(lambda c, after=after: read_trail(c, wanted, after, at_once))
-        if page.items:
-            yield page.items
-        if page.next is None:
-            return
-        after = page.next
+    return all_parts(read, lambda connection, after: read_trail(connection, wanted, after, at_once))
 
 
 def kinds(connection: sa.Connection) -> Sequence[str]:

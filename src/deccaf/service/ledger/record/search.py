@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -118,14 +118,19 @@ def find_cases(connection: sa.Connection, wanted: Question, after: Mark | None, 
 
 def all_cases(read: Any, wanted: Question, at_once: int = 1_000) -> Iterator[list[FoundCase]]:
     """Everything that is looked for, part by part; `read` asks the ledger."""
+    return all_parts(read, lambda connection, after: find_cases(connection, wanted, after, at_once))
+
+
+def all_parts(read: Any, ask: Callable[[sa.Connection, Mark | None], Any]) -> Iterator[list[Any]]:
+    """The items of all pages of a question, page after page: each has `items`, and `next` but the last."""
     after: Mark | None = None
     while True:
-        found: Found = read(lambda c, after=after: find_cases(c, wanted, after, at_once))
-        if found.items:
-            yield found.items
-        if found.next is None:
+        page = read(lambda connection, after=after: ask(connection, after))
+        if page.items:
+            yield page.items
+        if page.next is None:
             return
-        after = found.next
+        after = page.next
 
 
 @dataclass(frozen=True, eq=False)

@@ -85,10 +85,3 @@ def can_undo(connection: sa.Connection, maker: str, at: float) -> tuple[str, int
     if row is None or row.label is not None or letting.was_let_through(connection, row.case_id):
         return None
     return row.case_id, json.loads(row.decision), row.at + UNDO_SECONDS
-
-
-def was_undone(connection: sa.Connection, case_id: str) -> list[int | str]:
-    """The decisions about a case that were taken back, in order."""
-    u = t.undone.c
-    rows = connection.execute(sa.select(u.decision).where(u.case_id == case_id).order_by(u.id))
-    return [json.loads(row.decision) for row in rows]
