@@ -291,6 +291,40 @@ def test_a_history_that_was_not_entered_whole_was_not_entered(
     assert rows(desk, t.past_entries) == 1
 
 
+def test_labels_whose_writing_was_killed_are_written_to_the_end_and_once(
+    desk: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drafted(desk)
+    monkeypatch.setattr(labels, "AT_ONCE", 5)
+    call = Call(Actor(1), "k", "labels")
+    real, pieces = labels.write_piece, list[int]()
+
+    def killed_in_the_third(connection: sa.Connection, *, change: Any, done: int, at: float) -> int | None:
+        if len(pieces) == 2:
+            raise KilledError
+        pieces.append(done)
+        return real(connection, change, done, at)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(labels, "write_piece", killed_in_the_third)
+        with pytest.raises(KilledError):
+            desk.service.large.enter_labels(call, [(f"c{k}", "1") for k in range(CASES)])
+    assert pieces == [0, 5]
+    bad = [{"case_id": case, "label": 1} for case in ("c0", "c1", "c2", "c3", "c4", "nobody")]
+    assert (
+        desk.lead.post("/v1/labels", json={"labels": bad}).status_code == 404
+    )  # what had begun is ended first
+    again = desk.service.large.enter_labels(call, [])
+    assert (again.replayed, json.loads(again.body)) == (True, {"accepted": CASES})
+    with desk.service.engine.connect() as connection:
+        for table in (t.labels, t.history):
+            lines = sa.select(table.c.case_id).order_by(table.c.id)
+            if table is t.history:
+                lines = lines.where(t.history.c.kind == "labelled")
+            assert list(connection.execute(lines).scalars()) == [f"c{k}" for k in range(CASES)]
+        assert unfinished.read_open(connection) == []
+
+
 def test_a_ledger_of_an_earlier_version_can_be_read(desk: World) -> None:
     with desk.service.engine.connect() as connection:
         connection.exec_driver_sql("DROP TABLE unfinished")

@@ -1,15 +1,15 @@
-"""Files and plans that are too large for one write transaction on SQLite: written in pieces, seen whole.
+"""Files, plans and labels that are too large for one write transaction on SQLite: in pieces, seen whole.
 
 One large change at a time. What a process left behind that was killed is ended by the next one: a plan whose
 commit had begun is committed, a file that was not entered whole is taken out, work that was on its way to
-others goes on.
+others and labels go on.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -24,8 +24,9 @@ from deccaf.service.imports import case_import, past_records
 from deccaf.service.imports.case_import import Checked
 from deccaf.service.imports.past_import import Past
 from deccaf.service.imports.past_records import Entry
-from deccaf.service.ledger import claims
+from deccaf.service.ledger import claims, labels
 from deccaf.service.ledger.assignments import NewAssignment
+from deccaf.service.ledger.labels import Labelled
 from deccaf.service.store import database, unfinished
 from deccaf.service.store.idempotency import Answer, Call, earlier, once, remember
 from deccaf.service.store.unfinished import Unfinished
@@ -137,6 +138,17 @@ class LargeChanges:
                 self._take_out_past()
                 raise
 
+    def enter_labels(self, call: Call, rows: Sequence[Labelled]) -> Answer:
+        """Write down many labels, all or none."""
+        with self._turn:
+            self._end_open()
+            before = self._earlier(call)
+            if before is not None:
+                return before
+            answer = Answer.of(200, labels.accepted(rows))
+            self._label(self._write(lambda c: labels.begin(c, rows, call, answer, time.time())))
+            return answer
+
     def end_open(self) -> None:
         """End what was left behind, unless somebody is at it."""
         if self._takes_turns and self._turn.acquire(blocking=False):
@@ -150,15 +162,17 @@ class LargeChanges:
         with database.reading(self._engine, snapshot=False) as connection:
             left = unfinished.read_open(connection)
         for change in left:
-            if change.import_id is not None:
+            if change.kind == "file":
                 self._take_out(change)
-                continue
-            if change.plan_id is None:
+            elif change.kind == "labels":
+                self._label(change)
+            elif change.kind == "release":
                 while self._write(partial(claims.release_piece, change=change, rng=self._rng)):
                     pass
-                continue
-            draft = self._read(partial(plans.open_draft, plan_id=change.plan_id))
-            self._commit(change, islice(committing.new_assignments(draft), change.done, None))
+            else:
+                assert change.plan_id is not None
+                draft = self._read(partial(plans.open_draft, plan_id=change.plan_id))
+                self._commit(change, islice(committing.new_assignments(draft), change.done, None))
 
     def _commit(self, change: Unfinished, rows: Iterable[NewAssignment]) -> Answer:
         done = change.done
@@ -167,6 +181,11 @@ class LargeChanges:
                 raise unfinished.StillEnteringError
             done += len(part)
         return self._write(partial(committing.finish, change=change))
+
+    def _label(self, change: Unfinished) -> None:
+        done: int | None = change.done
+        while done is not None:
+            done = self._write(partial(labels.write_piece, change=change, done=done, at=time.time()))
 
     def _show(
         self, connection: sa.Connection, change: Unfinished, found: Checked, file: File, call: Call

@@ -22,6 +22,7 @@ from deccaf.service.decide.plans import PlanRecord
 from deccaf.service.errors import conflict
 from deccaf.service.ledger import assignments, case_records, desk, letting, shifts, trail
 from deccaf.service.ledger.assignments import NewAssignment, numbers
+from deccaf.service.store import rows as many
 from deccaf.service.store import tables as t
 from deccaf.service.store import unfinished
 from deccaf.service.store.idempotency import Answer, Call, remember
@@ -116,8 +117,7 @@ def write_piece(
         for row in rows
         if row.state == "decided"
     ]
-    if decided:
-        connection.execute(sa.insert(t.decisions), decided)
+    many.add(connection, t.decisions, decided)
     who = Actor(change.key_id)
     lines = [
         trail.line("assigned", at, who, row.case_id, shift, row.maker, method="plan", plan=plan)

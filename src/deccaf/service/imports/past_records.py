@@ -19,6 +19,7 @@ from deccaf.service.imports.case_import import RowError
 from deccaf.service.imports.past_columns import Column
 from deccaf.service.imports.past_import import Past
 from deccaf.service.ledger import case_records, people, trail
+from deccaf.service.store import rows as many
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
 from deccaf.service.store.listing import Cut, Page, read_page
@@ -126,7 +127,7 @@ def begin(connection: sa.Connection, checked: Past, filename: str, who: Actor, a
 
 def write_piece(connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
     """The next rows of a history."""
-    connection.execute(sa.insert(table), list(rows))
+    many.add(connection, table, rows)
 
 
 def finish(connection: sa.Connection, entry: Entry, checked: Past, who: Actor) -> Entry:
@@ -308,10 +309,9 @@ def _insert(connection: sa.Connection, table: sa.Table, rows: Iterable[dict[str,
     for row in rows:
         part.append(row)
         if len(part) == _CHUNK:
-            connection.execute(sa.insert(table), part)
+            many.add(connection, table, part)
             part = []
-    if part:
-        connection.execute(sa.insert(table), part)
+    many.add(connection, table, part)
 
 
 def _needless(connection: sa.Connection, entry: Entry) -> list[str]:

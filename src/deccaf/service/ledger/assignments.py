@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from deccaf.service.ledger import desk
+from deccaf.service.store import rows as many
 from deccaf.service.store import tables as t
 from deccaf.service.store import unfinished
 from deccaf.service.store.listing import from_json
@@ -21,7 +22,6 @@ Floats = NDArray[np.float64]
 
 _CHUNK = 5_000
 _AT_ONCE = 500
-_ADD = sa.insert(t.assignments)
 
 
 class NewAssignment(NamedTuple):
@@ -117,7 +117,7 @@ def insert(
     same |= {"created_at": at, "changed_at": at}
     left = iter(rows)
     while part := [{**row._asdict(), **same} for row in islice(left, _CHUNK)]:
-        connection.execute(_ADD, part)
+        many.add(connection, t.assignments, part)
 
 
 def live_of(connection: sa.Connection, case_id: str) -> Live | None:

@@ -13,6 +13,7 @@ from deccaf.service.errors import not_found
 from deccaf.service.ledger import assignments, trail
 from deccaf.service.ledger.assignments import Live, Reason
 from deccaf.service.ledger.trail import Event
+from deccaf.service.store import rows as many
 from deccaf.service.store import tables as t
 from deccaf.service.store import unfinished
 from deccaf.service.store.keys import Actor
@@ -34,7 +35,6 @@ _LOCK = (
     .order_by(t.cases.c.case_id.collate("C"))
     .with_for_update(key_share=True)
 )
-_ADD = sa.insert(t.cases)
 _BRIEF = sa.select(*t.cases.c["id", "case_id", "status", "arrived_at", "label"])
 
 
@@ -166,7 +166,7 @@ def add(
     import_id: int | None = None,
 ) -> None:
     """Add rows of cases, each with its status."""
-    rows: list[dict[str, Any]] = [
+    new: list[dict[str, Any]] = [
         {
             "case_id": arrival.case_id,
             "status": status,
@@ -178,8 +178,8 @@ def add(
         }
         for arrival, status in arrivals
     ]
-    unfinished.make_way(connection, [row["case_id"] for row in rows])
-    connection.execute(_ADD, rows)
+    unfinished.make_way(connection, [row["case_id"] for row in new])
+    many.add(connection, t.cases, new)
 
 
 def set_status(connection: sa.Connection, case_ids: Sequence[str], status: str) -> None:

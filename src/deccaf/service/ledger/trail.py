@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from deccaf.service.store import rows as many
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
 
@@ -49,8 +50,7 @@ def line(
 
 def write(connection: sa.Connection, lines: Sequence[dict[str, Any]]) -> None:
     """Add lines, all at once."""
-    if lines:
-        connection.execute(_ADD, list(lines))
+    many.add(connection, t.history, lines)
 
 
 def record(

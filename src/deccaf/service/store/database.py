@@ -68,9 +68,7 @@ def connect(url: str, statement_seconds: float | None = STATEMENT_SECONDS) -> sa
             pool_timeout=BUSY_SECONDS,
             connect_args={"connect_timeout": 5, "prepare_threshold": 1},
         )
-        if statement_seconds is not None:
-            milliseconds = round(1000 * statement_seconds)
-            sa.event.listen(engine, "connect", lambda made, _: _limit_statements(made, milliseconds))
+        sa.event.listen(engine, "connect", lambda made, _: _prepare_postgres(made, statement_seconds))
         return engine
     if parsed.get_backend_name() != "sqlite" or not parsed.database or parsed.database == ":memory:":
         raise ConfigError(f"database {url!r}: expected sqlite:///path or postgresql://...")
@@ -229,9 +227,11 @@ def _make_file(path: Path) -> None:
         raise ConfigError(f"{path}: the database cannot be made: {error.strerror}") from error
 
 
-def _limit_statements(connection: Any, milliseconds: int) -> None:
+def _prepare_postgres(connection: Any, statement_seconds: float | None) -> None:
     connection.autocommit = True
-    connection.execute(f"SET statement_timeout = {milliseconds}")
+    connection.execute("SET jit = off")  # compiling takes longer than any query of a page
+    if statement_seconds is not None:
+        connection.execute(f"SET statement_timeout = {round(1000 * statement_seconds)}")
     connection.autocommit = False
 
 

@@ -5,7 +5,7 @@ plan, is written piece by piece, and a row of `unfinished` says so until the las
 meanwhile sees the ledger without it: `mask` puts views in place of the tables, for this one transaction.
 Whoever writes leaves its rows alone (`unfinished_plan`, `unfinished_import`) or waits (`wait_for_plans`).
 The open work of somebody who is absent or out of use goes to others in pieces too (`claims.release_all`):
-each case of it is always whole, and nothing is hidden.
+each case of it is always whole, and nothing is hidden; labels likewise.
 
 On PostgreSQL a large change is one transaction, which nobody sees before its end, and there is no such row.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
@@ -52,7 +52,7 @@ class Unfinished:
     shift_id: int | None
     pricing_id: int | None
     units: str
-    """Capacity that was taken for a plan, by maker; or whose work goes to others, and why. As JSON."""
+    """Capacity that was taken for a plan, by maker; or whose work goes to others and why; or labels. JSON."""
     done: int
     """How many of its cases are written."""
     after_id: int
@@ -64,10 +64,19 @@ class Unfinished:
     body: str
     """Its answer, as JSON."""
 
+    @property
+    def kind(self) -> Literal["file", "plan", "release", "labels"]:
+        """What it is."""
+        if self.import_id is not None:
+            return "file"
+        if self.plan_id is not None:
+            return "plan"
+        return "labels" if self.shift_id is None else "release"
 
-def is_in_pieces(connection: sa.Connection | sa.Engine, rows: int) -> bool:
+
+def is_in_pieces(connection: sa.Connection | sa.Engine, rows: int, piece: int | None = None) -> bool:
     """Whether a change of so many rows is written in pieces."""
-    return connection.dialect.name == "sqlite" and rows > PIECE
+    return connection.dialect.name == "sqlite" and rows > (piece or PIECE)
 
 
 def begin(connection: sa.Connection, at: float, **values: object) -> Unfinished:
@@ -106,8 +115,9 @@ def stop_releases(connection: sa.Connection, maker: str, shift_id: int | None = 
     if connection.dialect.name != "sqlite":
         return
     for change in read_open(connection):
-        is_release = change.plan_id is None and change.import_id is None
-        if is_release and json.loads(change.units)["maker"] == maker and shift_id in (None, change.shift_id):
+        if change.kind != "release":
+            continue
+        if json.loads(change.units)["maker"] == maker and shift_id in (None, change.shift_id):
             end(connection, change)
 
 

@@ -22,8 +22,10 @@ from deccaf.service.imports.case_import import Checked, Import
 from deccaf.service.large_changes import File
 from deccaf.service.ledger import case_records, labels
 from deccaf.service.ledger.case_records import Arrival
+from deccaf.service.ledger.labels import Labelled
+from deccaf.service.store import unfinished
 from deccaf.service.store.fields import LONGEST_TEXT, CaseId, Class, Maker, Strict
-from deccaf.service.store.idempotency import Call
+from deccaf.service.store.idempotency import Answer, Call
 from deccaf.service.store.listing import Cut
 from deccaf.service.store.scratch import scratch_folder
 from deccaf.service.web.api.case_json import brief_json, case_json
@@ -219,11 +221,14 @@ async def add_labels(
             raise invalid("label-twice", "a case stands twice among the labels")
         return rows
 
-    def change(connection: sa.Connection, at: float, rows: list[tuple[str, str]]) -> dict[str, Any]:
-        labels.label(connection, rows, who, at)
-        return {"accepted": len(rows)}
+    call = await call_of(request, who, key)
 
-    return send(await here.prepared_change(await call_of(request, who, key), check, change))
+    async def write(rows: list[Labelled]) -> Answer:
+        if unfinished.is_in_pieces(here.engine, len(rows), labels.AT_ONCE):
+            return await to_thread.run_sync(here.large.enter_labels, call, rows)
+        return await here.change(call, lambda connection, at: labels.label(connection, rows, who, at))
+
+    return send(await here.prepared(call, check, write))
 
 
 def _check(here: Service, case: NewCase) -> None:
