@@ -61,7 +61,9 @@ def report_experts(connection: sa.Connection) -> list[ExpertReport]:
     a, d, k = t.assignments.c, t.decisions.c, t.cases.c
     groups = (d.maker, k.label, d.decision)
     counted = sa.select(*groups, sa.func.count().label("decisions")).group_by(*groups)
-    everything = _by_maker(connection, counted.join_from(t.decisions, t.cases, d.case_id == k.case_id))
+    # of a million rows: SQLite goes through the cases, whose wide rows it would look up one by one otherwise
+    same = d.case_id == k.case_id + "" if connection.dialect.name == "sqlite" else d.case_id == k.case_id
+    everything = _by_maker(connection, counted.join_from(t.cases, t.decisions, same))
     for row in past_records.counted(connection):
         everything.setdefault(row.maker, []).append(row)
     drawn = counted.join_from(t.assignments, t.decisions, d.case_id == a.case_id)
