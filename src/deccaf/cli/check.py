@@ -17,6 +17,7 @@ from deccaf.data.cases import Cases
 from deccaf.data.config import Config
 from deccaf.data.costs import MACHINE
 from deccaf.data.decisions import Decisions
+from deccaf.data.files import same_file
 from deccaf.data.history import History
 from deccaf.data.profile import ColumnProfile
 
@@ -50,11 +51,18 @@ def check(
     costs = settings.costs.build()
     with warnings_said() as said:
         table, frame = Cases.read_with_rows(
-            cases, columns=settings.columns, costs=costs, optional=("label", "time") if new else ()
+            cases,
+            columns=settings.columns,
+            costs=costs,
+            optional=("label", "time") if new else (),
+            with_decisions=decisions is not None and same_file(cases, decisions),
         )
         facts, people, looked = _about_cases(table), set(), None
         if decisions is not None:
-            log = Decisions.read(decisions, classes=table.classes, cases=table)
+            form = settings.columns.time_format
+            log = Decisions.read(
+                decisions, classes=table.classes, cases=table, columns=settings.columns, time_format=form
+            )
             facts |= _about_decisions(log)
             people |= set(log.experts)
         if capacity is not None:

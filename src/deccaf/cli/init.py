@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,7 @@ from deccaf.data.profile import (
     ColumnProfile,
     Guess,
     Kind,
+    guess_log,
     guess_parts,
     recognise,
     unlike_classes,
@@ -48,7 +50,8 @@ seed = 0
 @pipes_kept()
 def init(
     files: Annotated[
-        list[Path], typer.Argument(help="Files of cases, decisions, and a roster, in any order.")
+        list[Path],
+        typer.Argument(help="Files of cases, decisions (or both in one), and a roster."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Configuration to write.")] = Path("deccaf.toml"),
     force: Annotated[
@@ -64,13 +67,14 @@ def init(
         raise ConfigError(f"{out}: is there already; give --force to overwrite it, or another --out")
     found = _sorted(files)
     cases = read_frame(found["cases"])
-    log = read_frame(found["decisions"]) if "decisions" in found else None
-    guess = guess_parts(cases, () if log is None else list(log["decision"].dropna().unique()))
+    log, names = _log(found, cases)
+    decided = [] if log is None else list(log[names.get("decision", "decision")].dropna().unique())
+    guess = _guess(cases, found, names, decided)
     draft = _Draft(found, cases, guess)
     trouble: DeccafError | None = None
     try:
         if log is not None and guess.label is not None:
-            odd = unlike_classes(cases[guess.label], list(log["decision"].dropna().unique()))
+            odd = unlike_classes(cases[guess.label], decided)
             if odd is not None:
                 raise DataError(odd)
         draft.look()
@@ -102,6 +106,38 @@ def _sorted(files: Sequence[Path]) -> dict[Kind, Path]:
     return found
 
 
+def _log(found: dict[Kind, Path], cases: pd.DataFrame) -> tuple[pd.DataFrame | None, dict[str, str]]:
+    """The decisions, in a file of their own or with the cases, and their columns with names of their own."""
+    if "decisions" in found:
+        log = read_frame(found["decisions"])
+        return log, _own_names(guess_log(log), known=("expert_id", "decision"))
+    names = _own_names(guess_log(cases))
+    if names.keys() != {"expert", "decision"}:
+        return None, {}
+    found["decisions"] = found["cases"]
+    say(
+        f"{found['cases']}: holds the decisions too: {names['expert']!r} says who decided, "
+        f"{names['decision']!r} what"
+    )
+    return cases, names
+
+
+def _own_names(looks: dict[str, str], known: Sequence[str] = ()) -> dict[str, str]:
+    parts = ("expert", "decision")
+    return {part: looks[part] for part in parts if part in looks and looks[part] not in known}
+
+
+def _guess(
+    cases: pd.DataFrame, found: dict[Kind, Path], names: dict[str, str], decided: Sequence[object]
+) -> Guess:
+    if found.get("decisions") == found["cases"]:
+        rest = cases.drop(columns=list(names.values()))
+        guess = guess_parts(rest.drop_duplicates(), decided)
+    else:
+        guess = guess_parts(cases, decided)
+    return replace(guess, log=names)
+
+
 class _Draft:
     """A configuration on its way: the guess, and what a first look with it found."""
 
@@ -114,7 +150,9 @@ class _Draft:
         self.proposal = proposal.propose(self._frame, self.guess, self._read)
 
     def _read(self, settings: Config) -> tuple[Cases, History | None]:
-        table = Cases.read(self.files["cases"], columns=settings.columns, costs=settings.costs.build())
+        both = self.files.get("decisions") == self.files["cases"]
+        costs = settings.costs.build()
+        table = Cases.read(self.files["cases"], columns=settings.columns, costs=costs, with_decisions=both)
         if table.label is None:
             return table, None
         if "decisions" in self.files:
@@ -148,6 +186,9 @@ class _Draft:
                 lines.append(f"# {part} = {_quoted(default)}   # no column looks like it")
             else:
                 lines.append(f"{part} = {_quoted(name)}   # {_facts(by_name[name])}")
+        for part, name in self.guess.log.items():
+            what = {"expert": "who decided", "decision": "what was decided"}[part]
+            lines.append(f"{part} = {_quoted(name)}   # {what}")
         for name in self.guess.group:
             lines.append(f"group = [{_quoted(name)}]   # {_facts(by_name[name])}; its rows are never split")
         return lines

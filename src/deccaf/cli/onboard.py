@@ -59,7 +59,14 @@ def onboard(
         assert table.label is not None
         left = table
         if decisions is not None:
-            log = Decisions.read(decisions, classes=table.classes, cases=table, roster=[expert])
+            log = Decisions.read(
+                decisions,
+                classes=table.classes,
+                cases=table,
+                roster=[expert],
+                columns=system.columns_,
+                time_format=system.columns_.time_format,
+            )
             at = table.positions(log.case)
             named = system.classes_
             system = system.observe(

@@ -23,7 +23,7 @@ from deccaf.data.names import (
     positions_of,
     refuse_summary,
 )
-from deccaf.data.schema import Columns, Schema, no_missing, require_columns
+from deccaf.data.schema import LOG_COLUMNS, Columns, Schema, no_missing, require_columns
 from deccaf.data.times import parse_times
 from deccaf.data.values import Codes, class_codes, number_in
 from deccaf.errors import ConfigError, DataError, show
@@ -65,15 +65,19 @@ class Cases:
         schema: Schema | None = None,
         require: Sequence[Part] = (),
         optional: Collection[Literal["label", "time"]] = (),
+        with_decisions: bool = False,
     ) -> tuple[Cases, pd.DataFrame]:
-        """The same, and the rows as they stand in the file; a pipe can be read only once."""
+        """The same, and the rows as they stand in the file; a pipe can be read only once.
+
+        `with_decisions`: the file is the log too, with a row for every decision.
+        """
         columns = columns or Columns()
         with about(path):
             frame = read_frame(path, *_kinds(columns, costs, schema))
             if frame.empty:
                 raise DataError("no rows")
             table = cls.from_frame(
-                frame,
+                _one_row_each(frame, columns, costs) if with_decisions else frame,
                 columns=columns,
                 costs=costs,
                 schema=schema,
@@ -279,6 +283,31 @@ def _labels(frame: pd.DataFrame, name: str, classes: Sequence[Class], required: 
             f"{show(frame.index[first])}; training needs the truth of every case"
         )
     return codes
+
+
+def _one_row_each(frame: pd.DataFrame, columns: Columns, costs: Costs | None) -> pd.DataFrame:
+    """The cases of a file with a row for every decision: what the rows of a case say of it must agree."""
+    log = {columns.expert, columns.decision, *LOG_COLUMNS, *columns.ignore} - {columns.case}
+    if columns.case not in frame or not frame[columns.case].duplicated().any():
+        return frame
+    if columns.features is None:
+        used = [name for name in frame if name not in log]
+    else:
+        parts = {columns.case, columns.label, columns.time, columns.let_through, "batch", *columns.group}
+        parts |= {*columns.features, *(costs.columns if costs else ())}
+        used = [name for name in frame if name in parts]
+    again = frame[columns.case].duplicated()
+    alike = frame[used].duplicated()
+    if (again & ~alike).any():
+        case = frame[columns.case][again & ~alike].iloc[0]
+        rows = frame.loc[frame[columns.case] == case, used]
+        odd = next((name for name in used if rows[name].nunique(dropna=False) > 1), used[0])
+        values = [show(value) for value in rows[odd].drop_duplicates().iloc[:2]]
+        raise DataError(
+            f"column {odd!r}: the rows of case {show(case)} differ ({' and '.join(values)}); a case has one "
+            "value: correct it, or name the column under [columns] ignore if it belongs to the decision"
+        )
+    return frame[~again].reset_index(drop=True)
 
 
 def _batches(frame: pd.DataFrame) -> pd.Series | None:

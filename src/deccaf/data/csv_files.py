@@ -229,6 +229,7 @@ def comma_numbers(table: pa.Table, fixed: Collection[str], shown: str) -> tuple[
             plain = _own_type(plain)
             free.remove(name)
         table = _set(table, name, plain)
+    free = [name for name in free if _has(table[name], ",")]  # text of digits alone is a name: 00127
     decimal = {name for name in free if _all_match(table[name], _DECIMAL_COMMA)}
     thousands = {name for name in free if _all_match(table[name], _THOUSANDS_COMMA)}
     doubtful, commas = sorted(decimal & thousands), bool(decimal - thousands)

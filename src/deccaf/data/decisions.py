@@ -26,7 +26,7 @@ from deccaf.data.names import (
     positions_of,
     refuse_summary,
 )
-from deccaf.data.schema import no_missing, require_columns
+from deccaf.data.schema import Columns, no_missing
 from deccaf.data.times import parse_times
 from deccaf.data.values import Codes, class_codes, number_in
 from deccaf.data.wide import long_decisions
@@ -55,17 +55,22 @@ class Decisions:
         classes: Sequence[Class] = (0, 1),
         cases: Cases | None = None,
         roster: Collection[str] | None = None,
+        columns: Columns | None = None,
         time_format: str | None = None,
     ) -> Decisions:
         """Read a file of decisions; the options are those of `from_frame`."""
-        text, category = ["case_id", "expert_id"], ["time"] if time_format is not None else []
+        columns = columns or Columns()
+        text = list(dict.fromkeys(["case_id", "expert_id", columns.case, columns.expert]))
+        category = ["time"] if time_format is not None else []
         if all(isinstance(name, str) for name in classes):
-            (text if set(classes) & set(MISSING) else category).append("decision")
+            (text if set(classes) & set(MISSING) else category).append(columns.decision)
         with about(path):
             frame = read_frame(path, text=text, category=category)
             if frame.empty:
                 raise DataError("no rows")
-            return cls.from_frame(frame, classes=classes, cases=cases, roster=roster, time_format=time_format)
+            return cls.from_frame(
+                frame, classes=classes, cases=cases, roster=roster, columns=columns, time_format=time_format
+            )
 
     @classmethod
     def from_frame(
@@ -75,20 +80,25 @@ class Decisions:
         classes: Sequence[Class] = (0, 1),
         cases: Cases | None = None,
         roster: Collection[str] | None = None,
+        columns: Columns | None = None,
         time_format: str | None = None,
     ) -> Self:
         """Check a table with `case_id`, `expert_id`, `decision`; optional `propensity`, `time`, `seconds`.
 
-        A table with `case_id` and a column of decisions for each person is read too, with a note.
+        `columns` says what the first three are called. A table with `case_id` and a column of decisions for
+        each person is read too, with a note.
         `cases` closes the set of cases and `roster` the set of experts: anything else is a `DataError`.
         Times written as text are read as `parse_times` does.
         """
-        frame = long_decisions(as_pandas(frame), classes)
-        check_spelling(
-            frame.columns,
-            dict.fromkeys(("case_id", "expert_id", "decision", "propensity", "time", "seconds")),
-        )
-        require_columns(frame, ["case_id", "expert_id", "decision"])
+        frame = long_decisions(_in_our_words(as_pandas(frame), columns or Columns()), classes)
+        parts: dict[str, str | None] = {"case_id": "case", "expert_id": "expert", "decision": "decision"}
+        check_spelling(frame.columns, parts | dict.fromkeys(("propensity", "time", "seconds")))
+        for name, part in parts.items():
+            if name not in frame:
+                raise DataError(
+                    f"column {name!r}: missing; decisions need case_id, expert_id and decision: name the "
+                    f"column so, or say [columns] {part}" + did_you_mean(name, map(str, frame.columns))
+                )
         frame = frame.reset_index(drop=True)
         case = no_missing(frame["case_id"])
         note_odd_names(case)
@@ -149,6 +159,20 @@ class Decisions:
     def experts(self) -> tuple[str, ...]:
         """The experts' names, sorted."""
         return tuple(sorted(self.expert.unique()))
+
+
+def _in_our_words(frame: pd.DataFrame, columns: Columns) -> pd.DataFrame:
+    """A log whose columns have the names that they have everywhere in deccaf."""
+    told = columns.known_after
+    names = {}
+    for ours, theirs in columns.log.items():
+        if theirs == ours or theirs not in frame:
+            continue
+        if ours not in frame or theirs in told:
+            names[theirs] = ours
+    if not names:
+        return frame
+    return frame.drop(columns=[ours for ours in names.values() if ours in frame]).rename(columns=names)
 
 
 def _times(

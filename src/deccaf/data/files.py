@@ -407,3 +407,9 @@ def _to_pandas(table: pa.Table) -> pd.DataFrame:
     # Index metadata that pandas wrote is dropped, so that an index named case_id is an ordinary column.
     frame: pd.DataFrame = table.replace_schema_metadata(None).to_pandas(date_as_object=False)
     return frame
+
+
+def same_file(one: str | Path, other: str | Path) -> bool:
+    """Whether two paths lead to one file."""
+    one, other = Path(one), Path(other)
+    return one == other or (one.exists() and other.exists() and one.samefile(other))

@@ -19,6 +19,7 @@ from deccaf.data.cases import Cases, let_through_of
 from deccaf.data.config import Config
 from deccaf.data.costs import Costs
 from deccaf.data.decisions import Decisions
+from deccaf.data.files import same_file
 from deccaf.data.frames import Input, as_pandas
 from deccaf.data.names import compared, names_of, positions_of
 from deccaf.data.schema import Columns, Schema
@@ -67,21 +68,26 @@ class History:
         if decisions is None:
             return cls.of(table)
         form = config.columns.time_format
-        log = Decisions.from_frame(decisions, classes=costs.classes, cases=table, time_format=form)
+        log = Decisions.from_frame(
+            decisions, classes=costs.classes, cases=table, columns=config.columns, time_format=form
+        )
         return cls.of(table, log)
 
     @classmethod
     def read(cls, cases: str | Path, decisions: str | Path, config: Config) -> History:
-        """Files of cases and of decisions."""
+        """Files of cases and of decisions, which may be one file."""
         costs = config.costs.build()
-        table = Cases.read(cases, columns=config.columns, costs=costs)
+        both = same_file(cases, decisions)
+        table = Cases.read(cases, columns=config.columns, costs=costs, with_decisions=both)
         if table.label is None:
             raise DataError(
                 f"{cases}: column {config.columns.label!r}: missing; learning needs the truth: name its "
                 "column under [columns] label"
             )
         form = config.columns.time_format
-        log = Decisions.read(decisions, classes=costs.classes, cases=table, time_format=form)
+        log = Decisions.read(
+            decisions, classes=costs.classes, cases=table, columns=config.columns, time_format=form
+        )
         config.check_people(log.experts)
         return cls.of(table, log)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pandas as pd
@@ -24,6 +24,7 @@ Kind = Literal["cases", "decisions", "roster"]
 _LABEL = r"label|target|truth|outcome|fraud|default|diagnosis|cancer|malignant|positive|y"
 _TIME = r"time|timestamp|date|datetime|month|week|day|year|arrived|created|opened"
 _ID = r"id|ids|no|nr|num|number|key|uuid|guid|ref|reference|code"
+_CASE = r"case|ticket|alert|claim|application|transaction|order|item|post|exam|study|incident|document|review|event"
 _MEMBER = r"patient|woman|customer|client|user|account|member|subject|person|merchant|group"
 _EXPERT = r"expert|reviewer|analyst|reader|moderator|agent|annotator|rater|radiologist|assignee|decider"
 _DECISION = r"decision|decided|verdict|answer|response|ruling|disposition"
@@ -60,6 +61,8 @@ class Guess:
     classes: tuple[Class, ...]
     """The classes, the positive one last; empty where there is no label."""
     reasons: dict[str, str]
+    log: dict[str, str] = field(default_factory=dict)
+    """The columns of the decisions that have names of their own: `expert` and `decision`."""
 
 
 def recognise(frame: pd.DataFrame) -> Kind:
@@ -67,8 +70,12 @@ def recognise(frame: pd.DataFrame) -> Kind:
     names = set(map(str, frame.columns))
     if {"expert_id", "upper"} <= names:
         return "roster"
-    log = {"case_id", "expert_id", "decision", "propensity", "time", "seconds"}
-    return "decisions" if {"expert_id", "decision"} <= names <= log else "cases"
+    log = guess_log(frame)
+    if not {"expert", "decision"} <= log.keys():
+        return "cases"
+    rest = names - {*log.values(), "case_id", "propensity", "time", "seconds"}
+    rest -= {name for name in rest if _named(name, _ID) or _named(name, _TIME)}
+    return "cases" if rest else "decisions"
 
 
 def profile_columns(frame: pd.DataFrame) -> list[ColumnProfile]:
@@ -197,7 +204,7 @@ def _case(profiles: dict[str, ColumnProfile], rows: int, why: dict[str, str]) ->
         for one in profiles.values()
         if one.distinct == rows and one.missing == 0 and one.kind not in ("number", "text", "vector")
     ]
-    found = next((one.column for one in unique if _named(one.column, _ID)), None)
+    found = next((one.column for words in (_ID, _CASE) for one in unique if _named(one.column, words)), None)
     if found is not None:
         why[found] = "no value stands twice, and its name"
     return found

@@ -40,6 +40,10 @@ class Columns(BaseModel):
     case: str = "case_id"
     label: str = "label"
     time: str = "time"
+    expert: str = "expert_id"
+    """Of decisions, which may stand in the file of the cases: who decided."""
+    decision: str = "decision"
+    """Of decisions: what was decided."""
     time_format: str | None = None
     """How dates are written as text, "%d/%m/%Y" say; needed only where their own look leaves a doubt."""
     let_through: str = "let_through"
@@ -77,17 +81,19 @@ class Columns(BaseModel):
         if both:
             raise ValueError(f"column {both[0]!r} is to be ignored, and has another part besides")
         self._one_kind_each(kinds)
-        never = [name for name in (*(self.features or ()), *kinds) if name in (self.label, self.case)]
+        of_log = [part for part in ("expert", "decision") if part in self.model_fields_set]
+        apart = {getattr(self, part): part for part in ("label", "case", *of_log)}
+        never = [name for name in (*(self.features or ()), *kinds) if name in apart]
         if never:
-            part = "label" if never[0] == self.label else "case"
-            raise ValueError(f"column {never[0]!r} is the {part}, so it cannot be a feature")
-        parts = [self.case, self.label, self.time, self.let_through]
+            raise ValueError(f"column {never[0]!r} is the {apart[never[0]]}, so it cannot be a feature")
+        parts = [self.case, self.label, self.time, self.let_through, *(getattr(self, one) for one in of_log)]
         twice = [
             name for name in parts if parts.count(name) > 1 or (name == self.label and name in self.group)
         ]
         if twice:
             raise ValueError(
-                f"column {twice[0]!r} has two parts among case, label, time, let_through and group"
+                f"column {twice[0]!r} has two parts among case, label, time, let_through, expert, decision "
+                "and group"
             )
         return self
 
@@ -98,6 +104,16 @@ class Columns(BaseModel):
         apart = [name for name in (*self.text, *self.vectors) if name not in (self.features or kinds)]
         if apart:
             raise ValueError(f"column {apart[0]!r} is text or a vector, but not among the features; add it")
+
+    @property
+    def log(self) -> dict[str, str]:
+        """The columns of a log of decisions: what each is called, by the name it has everywhere else."""
+        return {"case_id": self.case, "expert_id": self.expert, "decision": self.decision}
+
+    @property
+    def known_after(self) -> set[str]:
+        """Columns that somebody said belong to the decisions."""
+        return {getattr(self, part) for part in ("expert", "decision") if part in self.model_fields_set}
 
     def kind_of(self, name: str) -> Kind | None:
         """The kind that somebody gave a column, if anybody did."""
@@ -130,7 +146,8 @@ class Columns(BaseModel):
 
     def _refuse_a_log(self, names: Collection[Any]) -> None:
         found = set(names) - {self.case, self.time, None}
-        if {"expert_id", "decision"} <= found <= {*LOG_COLUMNS, "case_id", "time", "batch"}:
+        log = {self.expert, self.decision}
+        if log <= found <= {*LOG_COLUMNS, *log, "case_id", "time", "batch"}:
             raise DataError(
                 f"cases: these are the columns of a decision log ({', '.join(filter(None, names))}), with no "
                 "feature among them; give the cases here, and this table as decisions"
@@ -213,7 +230,7 @@ class Schema:
         if columns.features is not None:
             names = list(columns.features)
         else:
-            apart = {*reserved, *columns.ignore}
+            apart = {*reserved, *columns.ignore, *columns.known_after}
             names = [name for name in frame.columns if name not in apart]
             told = {*columns.categorical, *columns.text, *columns.vectors}
             names = [name for name in names if name in told or not useless(frame[name])]

@@ -37,7 +37,7 @@ class Proposal:
 def guessed(frame: pd.DataFrame, guess: Guess) -> Proposal:
     """The guess alone, before anybody has looked at what the columns hold."""
     parts = dict.fromkeys(guess.group, "group") | dict.fromkeys(guess.ids, "-")
-    parts |= {name: part for part, name in roles_of(guess).items()}
+    parts |= {name: part for part, name in (roles_of(guess) | guess.log).items()}
     return Proposal(
         tuple(
             replace(one, part=parts.get(one.column, "feature"), note=guess.reasons.get(one.column, ""))
@@ -79,7 +79,7 @@ def roles_of(guess: Guess) -> dict[str, str]:
 
 def guessed_config(guess: Guess) -> Config:
     """The guess as a configuration, with example costs."""
-    columns = {**roles_of(guess), "group": list(guess.group), "ignore": list(guess.ids)}
+    columns = {**roles_of(guess), **guess.log, "group": list(guess.group), "ignore": list(guess.ids)}
     return Config.model_validate({"columns": columns, "costs": example_costs(guess.classes)})
 
 
@@ -98,7 +98,7 @@ def described(
     """Every column of a table of cases with its part, and what is to be said of it."""
     roles, features = settings.columns, set(cases.schema.names)
     parts = {roles.case: "case", roles.label: "label", roles.time: "time", "batch": "batch"}
-    parts[roles.let_through] = "let through"
+    parts |= {roles.let_through: "let through", **dict.fromkeys(roles.known_after, "decisions")}
     parts |= dict.fromkeys(cases.amounts.columns, "cost") | dict.fromkeys(roles.group, "group")
     kept = set(roles.features or ())
     leaks = {} if looked is None else {leak.column: leak for leak in looked.leaks.found}
