@@ -130,3 +130,26 @@ def test_digits_as_text_in_a_workbook_are_asked_about(tmp_path: Path, run: Run) 
     assert code == 3
     assert "column 'branch': holds numbers stored as text, first: '000'" in err
     assert 'case = "ticket"' in (tmp_path / "d.toml").read_text()
+
+
+def test_rows_that_stand_twice_are_counted_aloud(tmp_path: Path, run: Run) -> None:
+    frame = table()
+    file = written(tmp_path, pd.concat([frame, frame.iloc[:7]]), "log.csv")
+    code, out, err = run("check", "--cases", file, "--decisions", file, "--config", config(tmp_path))
+    assert code == 0, err
+    assert "7 row(s) of the decisions have the case, person and answer of an earlier one" in out + err
+
+
+@pytest.mark.parametrize("coded", [{0: 0, 1: 2}, {0: 1, 1: 2}, {0: "ok", 1: "fraud"}])
+def test_decisions_that_the_labels_do_not_know_need_a_hand(
+    tmp_path: Path, run: Run, coded: dict[int, Any]
+) -> None:
+    frame = table()
+    file = written(tmp_path, frame.assign(fraud=frame["fraud"].map(coded)), "log.csv")
+    toml = tmp_path / "d.toml"
+    code, _, err = run("init", file, "-o", toml)
+    assert code == 3
+    assert "decisions say" in err
+    assert "the label 'fraud' says" in err
+    checked = run("check", "--cases", file, "--decisions", file, "--config", toml)
+    assert checked[0] == 3  # the classes are the label's

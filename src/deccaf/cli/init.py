@@ -70,13 +70,14 @@ def init(
     log, names = _log(found, cases)
     decided = [] if log is None else list(log[names.get("decision", "decision")].dropna().unique())
     guess = _guess(cases, found, names, decided)
+    odd = None if log is None or guess.label is None else unlike_classes(cases[guess.label], decided)
+    if odd is not None:
+        guess = _guess(cases, found, names, [])  # the classes are the label's: what else was said is refused
     draft = _Draft(found, cases, guess)
     trouble: DeccafError | None = None
     try:
-        if log is not None and guess.label is not None:
-            odd = unlike_classes(cases[guess.label], decided)
-            if odd is not None:
-                raise DataError(odd)
+        if odd is not None:
+            raise DataError(odd)
         draft.look()
     except DeccafError as error:
         trouble = error

@@ -40,6 +40,8 @@ class Learnable:
     """By expert: `decisions`, how many of them `on` each truth, and `always`: the one thing they say."""
     contradictions: int
     """Times that a person decided a case again and said something else."""
+    repetitions: int = 0
+    """Times that a person decided a case again and said the same: copies of rows, perhaps."""
 
     @property
     def labelled(self) -> int:
@@ -124,6 +126,11 @@ class Learnable:
                 f"{self.contradictions:,} time(s) the same person decided a case again and said something "
                 "else; every answer counts as a decision"
             )
+        if self.repetitions:
+            notes.append(
+                f"{self.repetitions:,} row(s) of the decisions have the case, person and answer of an "
+                "earlier one; each counts as a decision: take copies out"
+            )
         return notes
 
 
@@ -139,11 +146,13 @@ def learnable(history: History) -> Learnable:
             "truth": label[history.case],
         }
     )
+    again = _again(log)
     return Learnable(
         cases={name: int(count) for name, count in zip(classes, counts, strict=True)},
         unlabelled=int((label < 0).sum()),
         people=_people(log, classes),
-        contradictions=_contradictions(log),
+        contradictions=int(again.sum()),
+        repetitions=int((~again).sum()),
     )
 
 
@@ -158,8 +167,8 @@ def _people(log: pd.DataFrame, classes: tuple[Class, ...]) -> pd.DataFrame:
     return table.sort_values("decisions", kind="stable")
 
 
-def _contradictions(log: pd.DataFrame) -> int:
-    """How often a further decision of the same person on the same case differs from the one before."""
+def _again(log: pd.DataFrame) -> pd.Series:
+    """For every further decision of a person on a case: whether it differs from the one before."""
     again = log.sort_values(["case", "expert"], kind="stable")
     same = (again["case"].diff() == 0) & (again["expert"] == again["expert"].shift())
-    return int((same & (again["decision"].diff() != 0)).sum())
+    return again["decision"].diff()[same] != 0

@@ -24,7 +24,7 @@ Kind = Literal["cases", "decisions", "roster"]
 _LABEL = r"label|target|truth|outcome|fraud|default|diagnosis|cancer|malignant|positive|y"
 _TIME = r"time|timestamp|date|datetime|month|week|day|year|arrived|created|opened"
 _ID = r"id|ids|no|nr|num|number|key|uuid|guid|ref|reference|code"
-_CASE = r"case|ticket|alert|claim|application|transaction|order|item|post|exam|study|incident|document|review|event"
+_CASE = r"case|ticket|alert|claim|application|transaction|order|item|post|exam|study|incident|document|event"
 _MEMBER = r"patient|woman|customer|client|user|account|member|subject|person|merchant|group"
 _EXPERT = r"expert|reviewer|analyst|reader|moderator|agent|annotator|rater|radiologist|assignee|decider"
 _DECISION = r"decision|decided|verdict|answer|response|ruling|disposition"
@@ -125,7 +125,7 @@ def unlike_classes(label: pd.Series, decided: Sequence[Any]) -> str | None:
         other = loose.get(name.strip().casefold())
         if other is not None:
             return f"decisions say {name!r} where the label {label.name!r} says {other!r}; spell them alike"
-    if said and labels and not said & labels:
+    if said and labels and (not said & labels or (len(labels) == 2 and said - labels)):
         ours, theirs = (", ".join(map(repr, sorted(names)[:4])) for names in (said, labels))
         return f"decisions say {ours}, the label {label.name!r} says {theirs}; use one set of classes"
     return None

@@ -52,6 +52,7 @@ class Audit:
                 "cases": {str(name): count for name, count in self.learnable.cases.items()},
                 "unlabelled": self.learnable.unlabelled,
                 "contradictions": self.learnable.contradictions,
+                "repetitions": self.learnable.repetitions,
                 "refusal": self.learnable.refusal(),
                 "people": people.astype(object).where(people.notna(), None).to_dict("records"),
             },
