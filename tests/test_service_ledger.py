@@ -336,6 +336,36 @@ def test_two_thousand_cases_of_somebody_who_goes_home_are_given_to_others(databa
         desk.assert_sound()
 
 
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_capacity_is_cut_in_pieces_and_nothing_comes_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped: bool
+) -> None:
+    monkeypatch.setattr(claims, "RELEASED_AT_ONCE", 2)
+    with world(f"sqlite:///{tmp_path}/deccaf.db", {"ann": 9, "bob": 9}, housekeeping=False) as desk:
+        for k in range(7):
+            desk.machine.post("/v1/cases", json=desk.case(f"c{k}", ann=0.1, bob=0.2))
+        path = f"/v1/shifts/{desk.shift}/roster/ann"
+        assert desk.lead.put(path, json={"capacity": 2, "release": True}).json()["released"] == 5
+        with desk.service.engine.connect() as connection:
+            change = unfinished.read_open(connection)[0]
+        for has in (7, 5, 3):
+            seat = desk.roster()["ann"]
+            assert (seat["used"], seat["capacity"]) == (has, has)
+            made = desk.machine.post("/v1/cases", json=desk.case(f"d{has}", ann=0.1, bob=0.2)).json()
+            assert made["maker"] == "bob"
+            desk.assert_sound()
+            if has > 3:
+                desk.service.writer.submit(
+                    lambda connection: claims.release_piece(connection, change, desk.service.rng)
+                ).result()
+        if stopped:  # another change of the roster comes in between: what is left stays, so does the limit
+            assert desk.lead.put(path, json={"lower": 1}).status_code == 200
+        desk.service.large.end_open()
+        seat = desk.roster()["ann"]
+        assert (seat["used"], seat["capacity"]) == ((3, 3) if stopped else (2, 2))
+        desk.assert_sound()
+
+
 def test_whoever_comes_back_keeps_what_has_not_gone_to_others_yet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

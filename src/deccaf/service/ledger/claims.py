@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -264,6 +265,13 @@ def release_work(
     return len(taken)
 
 
+class Released(NamedTuple):
+    """How many cases go to others, and whether they still do."""
+
+    cases: int
+    later: bool
+
+
 def release_all(
     connection: sa.Connection,
     shift_id: int,
@@ -274,31 +282,47 @@ def release_all(
     rng: np.random.Generator,
     *,
     begun: bool = False,
-) -> int:
-    """Take all open work from somebody; how much. On SQLite much of it goes in pieces, within a second."""
+    most: int | None = None,
+    capacity: int | None = None,
+) -> Released:
+    """Take open work from somebody, all of it or the newest `most`. On SQLite much of it goes in pieces.
+
+    They end within a second. Who shall have less `capacity` than they have work has as much as work until
+    then: nothing new comes to them, and `used <= capacity` holds all the time.
+    """
     c = t.assignments.c
     counted = sa.select(sa.func.count(), sa.func.max(c.id)).where(_open_work(shift_id, maker, begun))
     count, last = connection.execute(counted).one()
-    if connection.dialect.name != "sqlite" or count <= RELEASED_AT_ONCE:
-        return release_work(connection, shift_id, maker, None, reason, actor, at, rng, begun=begun)
-    units = json.dumps({"maker": maker, "reason": reason, "begun": begun})
+    count = count if most is None else min(count, most)
+    if not unfinished.is_in_pieces(connection, count, RELEASED_AT_ONCE):
+        moved = release_work(connection, shift_id, maker, most, reason, actor, at, rng, begun=begun)
+        return Released(moved, later=False)
+    units = {"maker": maker, "reason": reason, "begun": begun, "count": count, "capacity": capacity}
     unfinished.begin(
-        connection, at, key_id=actor.key_id, request="", shift_id=shift_id, units=units, after_id=last
+        connection,
+        at,
+        key_id=actor.key_id,
+        request="",
+        shift_id=shift_id,
+        units=json.dumps(units),
+        after_id=last,
     )
-    return int(count)
+    return Released(int(count), later=True)
 
 
 def release_piece(connection: sa.Connection, change: Unfinished, rng: np.random.Generator) -> bool:
     """The next cases of somebody whose work goes to others; whether any may be left."""
-    wanted = json.loads(change.units)
-    if change.shift_id is None or not unfinished.is_open(connection, change):
+    wanted, done = json.loads(change.units), unfinished.done(connection, change)
+    if change.shift_id is None or done is None:
         return False
     desk.open_desk(connection, change.shift_id, time.time())
+    count = wanted.get("count", sys.maxsize)  # of an earlier version: all there is
+    piece = min(RELEASED_AT_ONCE, count - done)
     moved = release_work(
         connection,
         change.shift_id,
         wanted["maker"],
-        RELEASED_AT_ONCE,
+        piece,
         wanted["reason"],
         Actor(change.key_id),
         change.at,  # all pieces are of one moment: whoever comes back gets them again (`moving.absence`)
@@ -306,7 +330,10 @@ def release_piece(connection: sa.Connection, change: Unfinished, rng: np.random.
         begun=wanted["begun"],
         until=change.after_id,
     )
-    return moved == RELEASED_AT_ONCE or not unfinished.end(connection, change)
+    unfinished.move_on(connection, change, done, moved)
+    if wanted.get("capacity") is not None:
+        unfinished.lower_capacity(connection, change.shift_id, wanted["maker"], wanted["capacity"])
+    return (moved == piece and done + moved < count) or not unfinished.end(connection, change)
 
 
 def _open_work(shift_id: int, maker: str, begun: bool) -> sa.ColumnElement[bool]:

@@ -52,13 +52,14 @@ def move_limits(
         lower = capacity
     unfinished.stop_releases(connection, maker, shift_id)
     connection.execute(sa.update(t.roster).where(here).values(absent=True))  # nothing comes while work leaves
-    moved = 0
+    moved, later, cut = 0, False, None
     if wanted.release:
         excess = None if absent else max(row.used - capacity, 0) if capacity is not None else 0
-        if excess is None and (capacity is None or capacity >= row.used):
-            moved = claims.release_all(connection, shift_id, maker, "roster changed", who, at, rng)
-        elif excess is None or excess > 0:  # all at once: the new limit holds from now on
-            moved = claims.release_work(connection, shift_id, maker, excess, "roster changed", who, at, rng)
+        if excess is None or excess > 0:
+            cut = capacity if capacity is not None and capacity < row.used else None
+            moved, later = claims.release_all(
+                connection, shift_id, maker, "roster changed", who, at, rng, most=excess, capacity=cut
+            )
     used = row.used - moved
     if capacity is not None and used > capacity:
         raise conflict(
@@ -67,7 +68,8 @@ def move_limits(
             used=used,
         )
     values = {"capacity": capacity, "lower": lower, "absent": absent}
-    connection.execute(sa.update(t.roster).where(here).values(**values))
+    stored = {**values, "capacity": row.used} if later and cut is not None else values
+    connection.execute(sa.update(t.roster).where(here).values(**stored))
     trail.record(connection, "roster changed", at, who, None, shift_id, maker, released=moved, **values)
     return moved
 
@@ -95,7 +97,9 @@ def change_expert(
     while left := _shifts_of(connection, name, at) - done:
         for shift_id in sorted(left):
             desk.open_desk(connection, shift_id, at)  # whoever is giving cases out in it has finished
-            released += claims.release_all(connection, shift_id, name, "out of use", who, at, rng, begun=True)
+            released += claims.release_all(
+                connection, shift_id, name, "out of use", who, at, rng, begun=True
+            ).cases
         done |= left
     return found, released
 

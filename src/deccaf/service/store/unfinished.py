@@ -23,7 +23,7 @@ from deccaf.data.costs import MACHINE
 from deccaf.service.errors import RefusedError
 from deccaf.service.store import tables as t
 
-PIECE = 500
+PIECE = 400
 """Rows of a large change that are written together."""
 _AT_ONCE = 500
 _OPEN = sa.select(t.unfinished)
@@ -104,10 +104,18 @@ def end(connection: sa.Connection, change: Unfinished) -> bool:
     return gone.rowcount == 1
 
 
-def is_open(connection: sa.Connection, change: Unfinished) -> bool:
-    """Whether it has not ended, and nobody has stopped it."""
-    query = sa.select(t.unfinished.c.id).where(t.unfinished.c.id == change.id)
-    return connection.execute(query).first() is not None
+def done(connection: sa.Connection, change: Unfinished) -> int | None:
+    """How many of its rows are written by now; None: it has ended, or somebody has stopped it."""
+    query = sa.select(t.unfinished.c.done).where(t.unfinished.c.id == change.id)
+    return connection.execute(query).scalar()
+
+
+def lower_capacity(connection: sa.Connection, shift_id: int, maker: str, wanted: int) -> None:
+    """Lower somebody's capacity to what is wanted, or to what they have if that is more."""
+    c = t.roster.c
+    reached = sa.case((c.used > wanted, c.used), else_=wanted)
+    here = sa.and_(c.shift_id == shift_id, c.maker == maker)
+    connection.execute(sa.update(t.roster).where(here).values(capacity=reached))
 
 
 def stop_releases(connection: sa.Connection, maker: str, shift_id: int | None = None) -> None:
@@ -117,8 +125,11 @@ def stop_releases(connection: sa.Connection, maker: str, shift_id: int | None = 
     for change in read_open(connection):
         if change.kind != "release":
             continue
-        if json.loads(change.units)["maker"] == maker and shift_id in (None, change.shift_id):
+        wanted = json.loads(change.units)
+        if wanted["maker"] == maker and shift_id in (None, change.shift_id):
             end(connection, change)
+            if wanted.get("capacity") is not None and change.shift_id is not None:
+                lower_capacity(connection, change.shift_id, maker, wanted["capacity"])
 
 
 def unfinished_plan() -> sa.ColumnElement[bool]:
