@@ -5,8 +5,8 @@ are known to the plan, so that what is left is the level; the paper's homogeneou
 *Believed* is what the plan expects, *real* what it costs given the labels; *held* says how often the interval
 of the plan's cost holds the real one. *Right level*: the log-odds shifted to what the month's labels ask for,
 which nobody can know; what is off then is not the level, but that the least of many costs was chosen, or the
-model's spread. `real alerts`: months 3 to 6, of which month 6 was looked at only to
-print this table. `embedded`: alerts raised in worlds that deccaf generates.
+model's spread. `real alerts`: months 3 to 6; on month 6 a fault of the calibration was
+noticed and mended, so it is no longer untouched. `embedded`: alerts raised in worlds that deccaf generates.
 """
 
 from __future__ import annotations
