@@ -7,6 +7,7 @@
   `sentinels` (values that stand for "missing").
 - `drift`: whether new cases look like those that a model has learned from.
 - `people`: how everybody decided; `training`: what a model file remembers of its history.
+- `trial`: a candidate beside today's practice, by lot, with intervals that hold at every look.
 - `scorer`: decisions scored by their cost, for scikit-learn.
 """
 
