@@ -138,13 +138,13 @@ def by_pair(ratings: Ratings, confidence: float = 0.95, fewest: int = FEWEST_SHA
     rows = []
     for a, b in sorted(pairs, key=lambda pair: -shared[pair])[:_MOST_PAIRS]:
         both = np.flatnonzero(made[:, a] & made[:, b])
-        two = spoken[np.ix_(both, [a, b])]
+        two = spoken[both][:, [a, b]]
         cells = np.hstack([_parts(two)[:, :2], _cells(two)])
         sums = _parts(two).sum(axis=0)
         kappa = _interval(_kappa, cells, ratings.unit[both], confidence)
         theirs = np.nan
         if expected is not None:
-            met = _cells(expected[np.ix_(both, [a, b])])
+            met = _cells(expected[both][:, [a, b]])
             theirs = float(_kappa(np.concatenate([[len(both), 0.0], met.sum(axis=0)])))
         shown = (float(of(sums)) for of in (_alpha, _ac1))
         names = (ratings.people[a], ratings.people[b])
@@ -226,7 +226,7 @@ def _alpha(sums: Array) -> Array:
 
 def _cells(two: Array) -> Array:
     """(cases, K x K): the table of what two people said."""
-    return np.einsum("ik,im->ikm", two[:, 0], two[:, 1]).reshape(len(two), -1)
+    return np.asarray(np.einsum("ik,im->ikm", two[:, 0], two[:, 1]).reshape(len(two), -1))
 
 
 def _kappa(sums: Array) -> Array:
