@@ -96,6 +96,15 @@ def test_known_outcomes_show_what_choosing_among_experts_saves(gain: Backtest) -
     assert gain.received.loc[["ann", "bob"], "received"].min() > gain.received.loc["cyd", "received"]
     assert gain.plan["decision"].notna().all()
     assert 0.03 < gain.costs.loc["as it was", "cost"] / 100 - 0.16 < 0.08  # (0.05 + 0.35) / 2
+    found = gain.agreement
+    assert found is not None
+    least, most = found.pairs.iloc[0], found.pairs.iloc[-1]
+    assert {least["first"], least["second"]} == {"cyd", "dan"}
+    assert {most["first"], most["second"]} == {"ann", "bob"}
+    assert most["low"] < 0.81 < most["high"]  # 1 - 2 (0.05 x 0.95 x 2) on even classes
+    assert np.abs(found.overall["expected"] - found.overall["value"]).max() < 0.1
+    assert set(found.kinds) == {"truth"}  # patients are too many for kinds
+    assert (found.meeting["at_stake"].diff().dropna() <= 0).all()
 
 
 def test_the_report_has_every_section(gain: Backtest, tmp_path: Path) -> None:
@@ -106,6 +115,8 @@ def test_the_report_has_every_section(gain: Backtest, tmp_path: Path) -> None:
         "Can the chances be trusted",
         "would have received",
         "About the data",
+        "Do people agree?",
+        "Cases for a calibration meeting",
     ):
         assert words in html
     assert (tmp_path / "backtest-costs.png").stat().st_size > 5000
@@ -167,6 +178,7 @@ def test_estimates_from_one_decision_agree_with_the_simulators_truth(
 ) -> None:
     found, lean, error = estimated
     assert not found.known
+    assert found.agreement is None
     plan = found.plan
     people = (plan["maker"] != "machine").to_numpy()
     rows = plan["case_id"].str.removeprefix("c").astype(int).to_numpy()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from deccaf.backtest import agreement
 from deccaf.backtest.results import Backtest, Hidden
 from deccaf.backtest.verdict import HISTORY, OURS
 from deccaf.data.amounts import cost, named
@@ -43,6 +44,7 @@ def backtest_report(found: Backtest, title: str = "Backtest") -> Report:
     sections += [] if found.ratios.empty else [_ratio_section(found)]
     sections += [] if found.hidden is None else [_hidden_section(found, found.hidden)]
     sections += [_received_section(found), _calibration_section(found), *_group_sections(found)]
+    sections += [] if found.agreement is None else agreement.sections(found.agreement, found.verdict.unit)
     sections.append(_quality_section(found))
     mine = found.costs.loc[OURS]
     return Report(
@@ -63,10 +65,17 @@ def backtest_report(found: Backtest, title: str = "Backtest") -> Report:
 
 
 def write_backtest(found: Backtest, folder: Path, title: str = "Backtest") -> Path:
-    """Write report.html with its pictures, backtest.json and plan.parquet; gives the page's path."""
+    """Write report.html with its pictures, backtest.json and plan.parquet; gives the page's path.
+
+    Where several people decided the same cases also meeting.html and meeting.csv: the list for a meeting.
+    """
     page = backtest_report(found, title).write(folder)
     write_text(json.dumps(found.to_dict(), indent=2) + "\n", folder / "backtest.json")
     write_frame(found.plan, folder / "plan.parquet")
+    if found.agreement is not None:
+        meeting = agreement.meeting_section(found.agreement, found.verdict.unit)
+        write_text(Report(f"{title}: calibration meeting", "", (meeting,)).html(), folder / "meeting.html")
+        write_frame(found.agreement.meeting, folder / "meeting.csv")
     return page
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from deccaf.backtest import outcomes as o
+from deccaf.backtest.agreement import Agreement, Shared
 from deccaf.backtest.options import Options
 from deccaf.backtest.outcomes import Log, Outcome, Trace
 from deccaf.backtest.split import Part, Rooms, Split, of_truth
@@ -57,6 +58,8 @@ class Tested:
     """One row per decision and draw: see `right_chances`."""
     makers: Mapping[float, Ints]
     """Who decides each case by ratio of costs, in the first draw."""
+    shared: Shared
+    """Cases that several people decided."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +114,8 @@ class Backtest:
     open: pd.DataFrame | None = None
     """Where nobody saw the truth of rejected cases, by policy and per 100 cases: the least and the greatest
     ends of intervals over all that the truth may be, `cost_low`, `cost_high`, `saved_low`, `saved_high`."""
+    agreement: Agreement | None = None
+    """How far people agree; None where too few test cases were decided by several."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for programs; `costs` is the table as it is printed."""
@@ -131,7 +136,18 @@ class Backtest:
             "hidden_reason": self._hidden(),
             "open": None if self.open is None else _records(self.open.rename_axis("policy").reset_index()),
             "received": _records(self.received.reset_index()),
+            "agreement": self._agreement(),
             "notes": list(self.notes),
+        }
+
+    def _agreement(self) -> dict[str, Any] | None:
+        if self.agreement is None:
+            return None
+        return {
+            "overall": _records(self.agreement.overall),
+            "kinds": {name: _records(table) for name, table in self.agreement.kinds.items()},
+            "pairs": _records(self.agreement.pairs),
+            "meeting": _records(self.agreement.meeting),
         }
 
     def _hidden(self) -> dict[str, Any] | None:
@@ -153,6 +169,7 @@ def collected(
     share: float,
     notes: tuple[str, ...],
     unit: str = "",
+    agreement: Agreement | None = None,
 ) -> Backtest:
     """One result from all splits; `unit` is what costs are counted in."""
     one = _Together(tested, history, options)
@@ -183,6 +200,7 @@ def collected(
         folds=len(split.folds),
         classes=history.cases.classes,
         effective_cases=one.effective,
+        agreement=agreement,
     )
 
 

@@ -23,6 +23,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from deccaf.backtest import outcomes as o
+from deccaf.backtest.agreement import Shared, agreement_of, several_of, shared
 from deccaf.backtest.options import Options
 from deccaf.backtest.outcomes import Outcome, Trace
 from deccaf.backtest.policies import Models, decide, needs_of, priced, right_chances, taken
@@ -71,15 +72,18 @@ def backtest(history: History, config: Config, options: Options, step: Step = la
         found, more = chances_of(history, options.seed)
         notes += more
     share = _share(history, ready.split.folds, ready.decided, options)
-    desk = _Desk(history, config, options, found, share, batch)
+    desk = _Desk(history, config, options, found, share, batch, several_of(ready.whole))
     tested = []
     for number, mask in enumerate(ready.split.folds, 1):
         where = f"Split {number} of {len(ready.split.folds)}: "
         part = Part(history, config, desk.costs, history.log.experts, mask & ready.decided, ~mask)
         tested.append(desk.test(part, lambda text, where=where: step(where + text)))  # type: ignore[misc]
     step("Intervals and bounds")
+    agreed = agreement_of(ready.whole, [one[0].shared for one in tested], desk.costs)
     each = [
-        collected(one, history, ready.split, options, share, (*notes, *desk.notes()), config.costs.unit)
+        collected(
+            one, history, ready.split, options, share, (*notes, *desk.notes()), config.costs.unit, agreed
+        )
         for one in zip(*tested, strict=True)
     ]
     return each[0] if len(each) == 1 else bounded(*each)
@@ -103,18 +107,20 @@ class _Ready:
     """Whether several people decided most cases."""
     split: Split
     notes: tuple[str, ...]
+    whole: History
+    """The same with all decisions on every case."""
 
 
 def _ready(history: History, options: Options) -> _Ready:
     history, notes = usable(history)
     decided = np.bincount(history.case, minlength=len(history.cases)) > 0
-    known = bool(len(history.log) >= MANY * decided.sum())
+    known, whole = bool(len(history.log) >= MANY * decided.sum()), history
     if not known:
         history, dropped = one_each(history, options.seed)
         if dropped:
             notes.append(f"{dropped:,} further decisions on cases that had one already were left out")
     split = split_of(history.cases, options.split, options.folds, options.test_share, options.seed)
-    return _Ready(history, decided, known, split, tuple(notes))
+    return _Ready(history, decided, known, split, tuple(notes), whole)
 
 
 def _share(history: History, folds: tuple[Mask, ...], decided: Mask, options: Options) -> float:
@@ -139,6 +145,8 @@ class _Desk:
     share: float
     batch: pd.Series | None
     """The batch of every case, where there are several."""
+    several: Mask
+    """Cases that several people decided."""
 
     @cached_property
     def costs(self) -> Costs:
@@ -187,9 +195,11 @@ class _Desk:
         draws: list[dict[Question, Outcome]] = []
         plans, right = [], []
         first: dict[float, Ints] = {}
+        people: Shared | None = None
         for draw in range(options.draws):
             rng = np.random.default_rng([options.seed, draw])
             beliefs = models.beliefs(_drawn(part, rng))
+            people = people or shared(part, beliefs, self.several)
             step(f"planning {len(said):,} cases, draw {draw + 1} of {options.draws}")
             made = self._plans(part, beliefs, eligible, options.seed + draw, all_questions=draw == 0)
             made = {q: (_of(one, mine), rooms) for q, (one, rooms) in made.items()}
@@ -199,8 +209,9 @@ class _Desk:
             first = first or _makers(made)
         outcomes = {q: o.averaged([one[q] for one in draws if q in one]) for q in draws[0]}
         outcomes[Question(HISTORY)] = o.known_history(parts[0], said[mine], classes)
+        assert people is not None
         return tuple(
-            Tested(each, outcomes, {}, None, tuple(plans), pd.concat(chances), first)
+            Tested(each, outcomes, {}, None, tuple(plans), pd.concat(chances), first, people)
             for each, chances in zip(parts, zip(*right, strict=True), strict=True)
         )
 
@@ -213,7 +224,7 @@ class _Desk:
         parts, seen = self._counted(part)
         mine = np.flatnonzero(seen)
         kept = {q: (_of(one, mine), rooms) for q, (one, rooms) in made.items()}
-        found = []
+        found, people = [], shared(part, beliefs, self.several)
         for sub in parts:
             whole = replace(part, label=sub.label)
             log = o.log_of(whole, beliefs, self.chances)
@@ -224,7 +235,8 @@ class _Desk:
             log = o.taken(log, seen)
             past = {Question(HISTORY): o.history_of(log, part.review, len(self.costs.classes))}
             right = right_chances(sub, taken(beliefs, mine))
-            found.append(Tested(sub, past, traces, log, (kept[Question(OURS)],), right, _makers(kept)))
+            ours = (kept[Question(OURS)],)
+            found.append(Tested(sub, past, traces, log, ours, right, _makers(kept), people))
         return tuple(found)
 
     def _present(self, part: Part) -> Mask | None:

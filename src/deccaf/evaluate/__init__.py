@@ -3,10 +3,13 @@
 - `measures`: how well chances are calibrated, and how well they rank.
 - `off_policy`, `propensity`: what another policy would have cost, estimated from a log.
 - `agreement`, `fairness`: who errs where others do not; rates and costs by group.
+- `inter_rater`: how far people agree on the same cases, and which cases to talk about.
+- `audit_sample`: decisions drawn for a quality audit, and how good all decisions are by what it found.
 - `audit`: the look at a history before anybody learns from it: `leaks`, `selective` (missing labels),
   `sentinels` (values that stand for "missing").
 - `drift`: whether new cases look like those that a model has learned from.
 - `people`: how everybody decided; `training`: what a model file remembers of its history.
+- `trial`: a candidate beside today's practice, by lot, with intervals that hold at every look.
 - `scorer`: decisions scored by their cost, for scikit-learn.
 """
 

@@ -1,0 +1,171 @@
+"""`deccaf trial`: how many cases a trial needs, and what one has shown so far."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deccaf.cli.common import JsonOption, say, show_table, warnings_said
+from deccaf.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from deccaf.evaluate.trial import Rules, Terms
+
+trial = typer.Typer(
+    help="Plan a trial of a candidate beside today's practice, and read what it has shown so far.",
+    no_args_is_help=True,
+)
+
+Bound = Annotated[float | None, typer.Option(help="The most that a case costs; more counts as this.")]
+Chance = Annotated[float, typer.Option(help="Of a false 'better' ever, and of a false 'harm' ever.")]
+
+
+@trial.command("plan")
+def plan(
+    saving: Annotated[float, typer.Option(help="The saving to see, as a share of today's mean cost.")],
+    cost: Annotated[float | None, typer.Option(help="Mean cost of a case today; or give a log.")] = None,
+    spread: Annotated[
+        float | None,
+        typer.Option(help="Standard deviation of a case's cost; by default the largest possible."),
+    ] = None,
+    bound: Bound = None,
+    cases: Annotated[Path | None, typer.Option(help="Past cases, to take the costs from.")] = None,
+    decisions: Annotated[Path | None, typer.Option(help="Their decision log.")] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML with the tables columns and costs.")] = None,
+    share: Annotated[
+        list[float] | None, typer.Option(help="Share of the cases for the candidate; may be repeated.")
+    ] = None,
+    per_day: Annotated[float | None, typer.Option(min=1, help="Cases a day, to count in days too.")] = None,
+    power: Annotated[float, typer.Option(help="Chance of having seen the saving by then.")] = 0.8,
+    chance: Chance = 0.05,
+    as_json: JsonOption = False,
+) -> None:
+    """Say how many cases are needed to see a saving of a given size.
+
+    `fixed`: for a test of fixed size, which may be looked at once, at the end. `looking`: for a trial whose
+    intervals hold however often one looks, to have decided by then with the same chance; `half`: when half of
+    such trials have decided.
+    """
+    import pandas as pd
+
+    from deccaf.evaluate.trial import plan as planned
+
+    if cases is not None and decisions is not None and config is not None:
+        with warnings_said():
+            known = _costs_of(cases, decisions, config)
+        cost = float(known.mean()) if cost is None else cost
+        spread = float(known.std(ddof=1)) if spread is None else spread
+        bound = float(known.max()) if bound is None else bound
+        say(f"{len(known):,} decisions: mean cost {cost:.4g}, deviation {spread:.4g}, at most {bound:.4g}")
+    if cost is None or bound is None:
+        raise ConfigError("give --cost and --bound, or --cases, --decisions and --config to take them from")
+    rows = []
+    for part in share or [0.1, 0.25, 0.5]:
+        found = planned(cost, saving * cost, part, bound, spread=spread, power=power, chance=chance)
+        counts = {"fixed": found.fixed, "looking": found.looking, "half": found.half}
+        row: dict[str, object] = {"share": part, **counts}
+        if per_day is not None:
+            row |= {f"{name}_days": math.ceil(count / per_day) for name, count in counts.items()}
+        rows.append(row)
+    title = f"Cases of both arms to see a saving of {saving:.0%} of {cost:.4g} with a chance of {power:.0%}"
+    show_table(pd.DataFrame(rows), title=title, as_json=as_json)
+
+
+@trial.command("look")
+def look(
+    file: Annotated[Path, typer.Argument(help="Costs in the order in which they became known: cost, arm "
+                                              "(1 the candidate), optional block, expected, time.")],
+    share: Annotated[float, typer.Option(help="Share of the cases that went to the candidate by lot.")],
+    bound: Annotated[float, typer.Option(help="The most that a case costs; more counts as this.")],
+    saving: Annotated[
+        float | None, typer.Option(help="Saving per case that the trial was planned for: sooner seen.")
+    ] = None,
+    spread: Annotated[
+        float | None, typer.Option(help="With --saving: standard deviation of a case's cost as planned.")
+    ] = None,
+    worth: Annotated[float, typer.Option(min=0, help="Least saving per case that is a success.")] = 0.0,
+    tolerated: Annotated[float, typer.Option(min=0, help="Loss per case that is not yet harm.")] = 0.0,
+    chance: Chance = 0.05,
+    as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """Read a trial: the saving per case, bounds that hold however often one looks, and the verdict.
+
+    With a column `time` there is a row for every day. With a column `block` whole blocks are compared;
+    without, every case was drawn alone. The saving, spread, worth and share must be those settled before the
+    trial began.
+    """
+    import numpy as np
+    import pandas as pd
+
+    from deccaf.data.files import read_frame
+    from deccaf.evaluate import trial as t
+
+    frame = read_frame(file, text=["block"])
+    missing = [name for name in ("cost", "arm") if name not in frame]
+    if missing:
+        raise DataError(f"{file}: column {missing[0]!r}: missing; a trial needs cost and arm")
+    if (saving is None) != (spread is None):
+        raise ConfigError("--saving and --spread belong together: both as the trial was planned")
+    aim = None if saving is None or spread is None else saving * share * (1 - share) / spread**2
+    rules = t.Rules(share, bound, worth, tolerated, chance, aim)
+    above = int((frame["cost"] > bound).sum())
+    if above:
+        say(f"note: {above:,} of {len(frame):,} costs lie above the bound {bound:g} and count as it")
+    terms = _terms(frame, rules)
+    day, ends = _days(frame)
+    found = t.looks(terms, rules, np.searchsorted(terms.after, ends, side="right"))
+    table = pd.DataFrame([vars(one) for one in found]).round({"saving": 5, "low": 5, "high": 5})
+    if day is not None:
+        table.insert(0, "day", day)
+    show_table(
+        table, title=f"Saving per case, bounds wrong ever with chance {chance:g} each", as_json=as_json
+    )
+
+
+def _costs_of(cases: Path, decisions: Path, config: Path) -> NDArray[np.float64]:
+    """What every labelled decision of a log cost."""
+    import numpy as np
+
+    from deccaf.data.config import Config
+    from deccaf.data.history import History
+
+    settings = Config.read(config)
+    history = History.read(cases, decisions, settings)
+    truth = history.label[history.case]
+    known = truth >= 0
+    if known.sum() < 2:
+        raise DataError(f"{decisions}: {known.sum()} decisions have a known truth; costs need at least 2")
+    each = settings.costs.build().array(history.amounts)
+    rows = history.case[known] if len(each) > 1 else 0
+    return np.asarray(each[rows, truth[known], history.decision[known]])
+
+
+def _terms(frame: pd.DataFrame, rules: Rules) -> Terms:
+    from deccaf.evaluate import trial as t
+
+    expected = frame.get("expected", None)
+    if "block" not in frame:
+        return t.terms_by_case(frame["cost"], frame["arm"], rules, expected)
+    size = t.block_of(rules.share)[0]
+    return t.terms_by_block(frame["cost"], frame["arm"], frame["block"], rules, expected, size)
+
+
+def _days(frame: pd.DataFrame) -> tuple[list[str] | None, NDArray[np.int64]]:
+    """The days, and how many costs were known at the end of each."""
+    import numpy as np
+    import pandas as pd
+
+    if "time" not in frame:
+        return None, np.array([len(frame)])
+    day = pd.to_datetime(frame["time"]).dt.strftime("%Y-%m-%d")
+    if not day.is_monotonic_increasing:
+        raise DataError("column 'time': rows must stand in the order in which their costs became known")
+    counts = day.value_counts(sort=False)
+    return list(counts.index), counts.to_numpy().cumsum()
