@@ -25,7 +25,7 @@ from deccaf.assign.exact.scan import passes_on
 from deccaf.cluster import Workers, workers_of
 from deccaf.data.capacity import Capacity
 from deccaf.data.cases import Cases
-from deccaf.data.config import Config, ConstraintsTable, LabelsTable
+from deccaf.data.config import Config, ConstraintsTable, LabelsTable, WaitingTable
 from deccaf.data.costs import MACHINE, Costs, machine_losses, review_costs
 from deccaf.data.decisions import Decisions
 from deccaf.data.frames import as_pandas, default_names, read_input, same_kind
@@ -46,7 +46,7 @@ from deccaf.models.methods import METHODS, Learned, Scores, Settings, learn
 from deccaf.models.model_file import read_model_file, write_model_file
 from deccaf.models.protocols import CasePart, DecisionPart
 from deccaf.models.texts.spaces import encoded, spaces_from_dict, spaces_to_dict, with_spaces
-from deccaf.planning.constraints import needs_opinions, read_constraints
+from deccaf.planning.constraints import needs_opinions, read_constraints, read_table
 from deccaf.planning.explain import Explanation, explain_case
 from deccaf.planning.intake import Chunk, Intake, stacked
 from deccaf.planning.intervals import can_tell, loss_intervals, plan_ends
@@ -57,6 +57,7 @@ from deccaf.planning.planner import make_plan, roster_notes
 from deccaf.planning.scored import Parts, Scored, no_scores, trusted
 from deccaf.planning.scratch import Scratch, check_room, fingerprint, open_scratch, stamps
 from deccaf.planning.terms import Terms
+from deccaf.planning.waiting import Waits, read_waits
 from deccaf.planning.what_if import Scenario, WhatIf, WhatIfs, what_ifs
 from deccaf.progress import Step, silent
 
@@ -313,6 +314,8 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         batch: Any = None,
         *,
         constraints: ConstraintsTable | Mapping[str, Any] | None = None,
+        waiting: WaitingTable | Mapping[str, Any] | None = None,
+        start: Any = None,
         intervals: bool = True,
         strict: bool = False,
         time_limit: float = 60.0,
@@ -325,7 +328,10 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         X is a table, checked `Cases`, or the path of a file. The roster may name people never seen (the
         team's average) and leave people out (they get nothing). `batch` names the batch of each case, whose
         limits the capacity must have; `Cases` and files bring their own. `constraints` come beside the
-        limits, as a `[constraints]` table has them; `plan.constraints` tells what each costs. `intervals`
+        limits, as a `[constraints]` table has them; `plan.constraints` tells what each costs. Where the cases
+        have `due` or `waiting_cost`, or `waiting` says as a `[waiting]` table does what waiting costs, the
+        plan says in which order everybody works, and the whole of errors and waiting is least; everybody
+        begins at `start` (where due times are dates: now, unless said). `intervals`
         adds how sure the losses of people are. Cases unlike those learned from are named in
         `plan.summary.warnings`, and with `strict` they are a `DriftError`. `step` hears what is being done.
 
@@ -337,17 +343,32 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         workers score, and look through the losses for the solver; the plan is the same to the last bit.
         """
         asked = None if constraints is None else read_constraints(constraints)
+        urgency = None if waiting is None else read_table(waiting, WaitingTable, "waiting")
         limits = capacity if isinstance(capacity, Capacity) else Capacity.of(capacity)
         if cluster is not None and scratch is None:
             raise ConfigError("cluster: needs scratch (--scratch), a folder that all workers see")
         kept, held = self._scratch(X, limits, scratch, asked)
         with workers_of(cluster) as workers, passes_on(workers):
             scored, limits = self.believed(
-                X, limits, batch, constraints=asked, strict=strict, step=step, scratch=kept, workers=workers
+                X,
+                limits,
+                batch,
+                constraints=asked,
+                waiting=urgency,
+                strict=strict,
+                step=step,
+                scratch=kept,
+                workers=workers,
             )
             step("Planning")
             plan = make_plan(
-                scored, limits, constraints=asked, pace=self.pace_, time_limit=time_limit, seed=self.seed
+                scored,
+                limits,
+                constraints=asked,
+                pace=self.pace_,
+                time_limit=time_limit,
+                seed=self.seed,
+                waiting=self.waits(urgency, asked, start),
             )
         if intervals:
             plan = self._with_intervals(plan, X, step)
@@ -397,6 +418,8 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         batch: Any = None,
         *,
         constraints: ConstraintsTable | Mapping[str, Any] | None = None,
+        waiting: WaitingTable | Mapping[str, Any] | None = None,
+        start: Any = None,
         strict: bool = False,
         time_limit: float = 60.0,
         step: Step = silent,
@@ -407,11 +430,12 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         to it) and by cost (`costs.false_positive`, `costs.review_cost`, ...: a number).
         """
         rules = None if constraints is None else read_constraints(constraints)
+        urgency = None if waiting is None else read_table(waiting, WaitingTable, "waiting")
         limits = capacity if isinstance(capacity, Capacity) else Capacity.of(capacity)
 
         def score(terms: Terms, experts: Sequence[str]) -> Scored:
             model = self.with_costs(terms.costs, terms.review_cost)
-            scored = model.scored(X, experts, constraints=rules, step=step)
+            scored = model.scored(X, experts, constraints=rules, waiting=urgency, step=step)
             return _in_batches(trusted(scored, strict), batch)
 
         return what_ifs(
@@ -424,7 +448,17 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
             pace=self.pace_,
             time_limit=time_limit,
             seed=self.seed,
+            waiting=self.waits(urgency, rules, start),
         )
+
+    def waits(
+        self,
+        waiting: WaitingTable | None = None,
+        constraints: ConstraintsTable | None = None,
+        start: Any = None,
+    ) -> Callable[[Scored], Waits | None]:
+        """What waiting costs, as `make_plan` asks for it."""
+        return lambda scored: read_waits(scored, self.columns_, waiting, constraints, self.pace_, start)
 
     def believed(
         self,
@@ -433,6 +467,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         batch: Any = None,
         *,
         constraints: ConstraintsTable | None = None,
+        waiting: WaitingTable | None = None,
         score: bool = True,
         strict: bool = False,
         step: Step = silent,
@@ -445,7 +480,12 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         """
         limits = capacity if isinstance(capacity, Capacity) else Capacity.of(capacity)
         experts = [name for name in limits.makers if name != MACHINE]
-        options: dict[str, Any] = {"constraints": constraints, "score": score, "step": step}
+        options: dict[str, Any] = {
+            "constraints": constraints,
+            "waiting": waiting,
+            "score": score,
+            "step": step,
+        }
         scored = trusted(self.scored(X, experts, **options, scratch=scratch, workers=workers), strict)
         notes = (*roster_notes(self.experts_, limits), *scored.notes)
         return replace(_in_batches(scored, batch), notes=notes), limits
@@ -456,6 +496,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         experts: Sequence[str],
         *,
         constraints: ConstraintsTable | None = None,
+        waiting: WaitingTable | None = None,
         score: bool = True,
         step: Step = silent,
         scratch: Scratch | None = None,
@@ -466,6 +507,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         With `scratch` losses go there, and may be made by the `workers` of a cluster.
         """
         extra = () if constraints is None else constraints.columns
+        extra = tuple(dict.fromkeys((*extra, *(() if waiting is None else waiting.columns))))
         wants_opinions = constraints is not None and score and needs_opinions(constraints)
         intake, parts, done, total = self._intake(extra), Parts(scratch=scratch), 0, known_length(X)
         say = partial(step, "Scoring cases" if score else "Checking cases")
@@ -613,7 +655,8 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
             self.feature_names,
             _known_until(self.training_),
             extra,
-            self.training_.get("profile"),
+            profiles=self.training_.get("profile"),
+            optional=tuple(set(self.columns_.waiting.values()) - set(self.schema_.names)),
         )
 
     def _with_intervals(self, plan: Plan, X: Any, step: Step) -> Plan:

@@ -12,7 +12,7 @@ Inside: `problem` (inputs and result), `solve` (choice of method), `exact` (the 
 there is no plan), `verify`.
 
 `constrained` plans under constraints that break this structure; `stream` routes one case at a time, with a
-`forecast` and bid prices.
+`forecast` and bid prices; `waiting` counts what waiting costs, and says in which order to work.
 """
 
 from deccaf.assign.constrained.constraints import Balance, GroupBand, HandlingMinutes, RandomQuota, Reviewers
@@ -29,6 +29,9 @@ from deccaf.assign.solve import solve, solve_batches, solve_problem
 from deccaf.assign.stream.assigner import Regret, Routed, StreamAssigner
 from deccaf.assign.stream.forecast import Forecast
 from deccaf.assign.verify import verify
+from deccaf.assign.waiting.harm import Harm
+from deccaf.assign.waiting.queues import Queues
+from deccaf.assign.waiting.schedule import Schedule, schedule
 
 __all__ = [
     "Assignment",
@@ -39,13 +42,17 @@ __all__ = [
     "Forecast",
     "GroupBand",
     "HandlingMinutes",
+    "Harm",
     "Opinions",
+    "Queues",
     "RandomDraw",
     "RandomQuota",
     "Regret",
     "Reviewers",
     "Routed",
+    "Schedule",
     "StreamAssigner",
+    "schedule",
     "solve",
     "solve_batches",
     "solve_constrained",

@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deccaf.estimator import DeCCaF
-    from deccaf.planning import Plan, WhatIf, WhatIfs
+    from deccaf.planning import Plan, Summary, WhatIf, WhatIfs
 
 ModelOption = Annotated[Path, typer.Option(help="Model file that `deccaf fit` wrote.")]
-CasesOption = Annotated[Path, typer.Option(help="New cases: case_id, features, optional batch, time.")]
+CasesOption = Annotated[
+    Path, typer.Option(help="New cases: case_id, features, optional batch, time, due, waiting_cost.")
+]
 CapacityOption = Annotated[Path, typer.Option(help="Roster: expert_id, upper, optional batch, lower.")]
 ClusterOption = Annotated[
     str | None,
@@ -40,9 +42,16 @@ ClusterOption = Annotated[
         "All workers must see the --scratch folder."
     ),
 ]
+StartOption = Annotated[
+    str | None,
+    typer.Option(help="When everybody begins, where due times are dates: 2026-05-04T08:00 (now)."),
+]
 ConfigOption = Annotated[
     Path | None,
-    typer.Option(help="TOML whose [costs] replace those of the model, and whose [constraints] are granted."),
+    typer.Option(
+        help="TOML whose [costs] replace those of the model, whose [constraints] are granted, and whose "
+        "[waiting] says what waiting costs."
+    ),
 ]
 
 
@@ -69,6 +78,7 @@ def assign(
     ] = False,
     intervals: Annotated[bool, typer.Option(help="Say how sure the expected losses of people are.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check the files.")] = False,
+    start: StartOption = None,
     time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds to plan one batch.")] = 60.0,
     scratch: Annotated[
         Path | None,
@@ -86,7 +96,12 @@ def assign(
     The plan is verified, then written whole or not at all. The summary says how many cases everybody gets,
     what the plan, the machine alone and random cases are expected to cost and by which costs, how far from
     the best plan it can be, what everybody's next case (and hour, where the log had seconds) would save, and
-    how many cases were close calls. With [constraints], what each constraint costs. Cases that are unlike
+    how many cases were close calls. With [constraints], what each constraint costs.
+
+    Where the cases have `due` (a date, or hours from the start) or `waiting_cost` (an hour of waiting), or
+    the configuration has [waiting], the plan also says in which order everybody works and when each case is
+    expected to be done; the summary says what waiting costs beside errors, how many cases will be late and
+    what one more hour of whom would change. Prices on being late stand in [waiting]. Cases that are unlike
     those that the model learned from are named; with --strict nothing is then planned. Cases may be more than
     memory holds: a parquet file, or a folder of them; the plan then is best written as a folder too.
     """
@@ -108,20 +123,20 @@ def assign(
         step("Reading the model and the roster")
         limits = Capacity.read(capacity)
         people = [name for scenario in scenarios for name in scenario.room]
-        fitted, constraints = _fitted(model, key_file, config, [*limits.makers, *people])
-        options: dict[str, Any] = {"constraints": constraints, "strict": strict, "step": step}
+        fitted, asked = _fitted(model, key_file, config, [*limits.makers, *people])
+        options: dict[str, Any] = {**asked, "start": start, "strict": strict, "step": step}
         if dry_run and not scenarios:
             plan = _checked(fitted, cases, limits, time_limit, options)
         elif scenarios:
             changes = [scenario.changes for scenario in scenarios]
-            asked = fitted.what_ifs(cases, limits, changes, time_limit=time_limit, **options)
+            found = fitted.what_ifs(cases, limits, changes, time_limit=time_limit, **options)
         else:
             options |= {"intervals": intervals, "scratch": scratch, "cluster": cluster}
             plan = fitted.assign(cases, limits, time_limit=time_limit, **options)
             assert out is not None
             plan.write(out)
     if scenarios:
-        _show_what_ifs(asked, as_json)
+        _show_what_ifs(found, as_json)
     elif dry_run:
         _show_checked(plan, as_json)
     else:
@@ -136,6 +151,7 @@ def explain(
     capacity: CapacityOption,
     case: Annotated[str, typer.Option(help="The case_id to explain.")],
     config: ConfigOption = None,
+    start: StartOption = None,
     key_file: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -145,9 +161,9 @@ def explain(
     features that moved the estimates. With the --config of `deccaf assign` it is the same plan.
     """
     limits = Capacity.read(capacity)
-    fitted, constraints = _fitted(model, key_file, config, limits.makers)
+    fitted, asked = _fitted(model, key_file, config, limits.makers)
     with c_output_on_stderr():
-        plan = fitted.assign(cases, limits, constraints=constraints, intervals=False)
+        plan = fitted.assign(cases, limits, **asked, start=start, intervals=False)
     found = fitted.explain(cases, plan, case=case)
     if as_json:
         print(
@@ -181,15 +197,16 @@ def explain(
 
 def _fitted(
     path: Path, key_file: Path | None, config: Path | None, people: Sequence[str]
-) -> tuple[DeCCaF, Any]:
-    """The model with the costs of the configuration, and its constraints; without one, the model's own."""
+) -> tuple[DeCCaF, dict[str, Any]]:
+    """The model with the costs of the configuration, and what it asks of a plan; without one, nothing."""
     from deccaf.estimator import DeCCaF
 
     model = DeCCaF.load(path, read_key(key_file))
     if config is None:
-        return model, None
+        return model, {}
     settings = Config.read(config)
-    return with_costs_of(model, settings, config, people), settings.constraints
+    asked = {"constraints": settings.constraints, "waiting": settings.waiting}
+    return with_costs_of(model, settings, config, people), asked
 
 
 def with_costs_of(model: DeCCaF, settings: Config, path: Path, people: Sequence[str]) -> DeCCaF:
@@ -216,7 +233,7 @@ def _checked(
     """A plan of losses that say nothing, where no constraint looks at them: it shows that one exists."""
     from deccaf.planning import make_plan
 
-    constraints = options["constraints"]
+    constraints, start = options.get("constraints"), options.pop("start", None)
     scored, limits = fitted.believed(cases, limits, score=constraints is not None, **options)
     options["step"]("Planning")
     return make_plan(
@@ -226,6 +243,7 @@ def _checked(
         pace=fitted.pace_,
         time_limit=time_limit,
         seed=fitted.seed,
+        waiting=fitted.waits(options.get("waiting"), constraints, start),
     )
 
 
@@ -240,14 +258,15 @@ def _show(plan: Plan, as_json: bool) -> None:
     warnings = summary.warning_lines()
     for line in warnings:
         print(line)
-    show_table(_makers(summary.makers), title="Who gets what", as_json=False)
+    show_table(_makers(summary), title="Who gets what", as_json=False)
     for line in summary.lines()[len(warnings) :]:
         print(line)
     if constraints is not None:
         show_table(constraints, title="What each constraint costs", as_json=False)
 
 
-def _makers(makers: pd.DataFrame) -> pd.DataFrame:
+def _makers(summary: Summary) -> pd.DataFrame:
+    makers, waiting = summary.makers, summary.waiting
     table = pd.DataFrame(
         {
             "maker": makers.index,
@@ -258,6 +277,12 @@ def _makers(makers: pd.DataFrame) -> pd.DataFrame:
     )
     if makers["next_hour"].notna().any():
         table["next hour saves"] = ["" if np.isnan(v) else f"{v:,.3f}" for v in makers["next_hour"]]
+    if waiting is not None:
+        each = waiting.makers
+        table["hours of work"] = [f"{value:.1f}" for value in each["hours"]]
+        table["late"] = [f"{count:,}" for count in each["late"]]
+        table["waiting costs"] = [f"{value:,.2f}" for value in each["waiting"]]
+        table["an hour's help saves"] = [f"{value:,.2f}" for value in each["hour_saves"]]
     return table
 
 
@@ -301,7 +326,7 @@ def _show_one(answer: WhatIf) -> None:
     table["change"] = [f"{count:+,}" for count in table["change"]]
     names = {"now": "cases now", "then": "cases then"}
     show_table(table.rename(columns=names), title=f"What if {answer.scenario.name}", as_json=False)
-    then, kept = answer.then.summary.cost, answer.kept
+    then, kept = answer.then.summary.total, answer.kept
     unit = answer.then.summary.unit
     saved = cost(abs(answer.saves), unit, 4)
     worth = f"saves {saved}" if answer.saves >= 0 else f"costs {saved} more"

@@ -158,7 +158,7 @@ class Cases:
         needed = [roles[part] for part in require if part != "case"]
         require_columns(frame, [*needed, *columns.group])
         if schema is None:
-            reserved = {*roles.values(), *columns.group, *amounts.columns}
+            reserved = {*roles.values(), *columns.waiting.values(), *columns.group, *amounts.columns}
             schema = Schema.infer(frame, columns, reserved)
         times = None
         if columns.time in frame:

@@ -216,6 +216,30 @@ class RandomTable(Table):
     seed: int = Field(0, ge=0)
 
 
+class ServiceLevelTable(Table):
+    """`[[constraints.service_level]]`: so many of a kind of case are decided within so many hours."""
+
+    share: float = Field(gt=0, le=1)
+    hours: float = Field(gt=0)
+    """From the start of the plan on."""
+    group: str = ""
+    """The column that tells the kind; left out: all cases."""
+    value: str = ""
+    """The kind that is meant."""
+
+    @property
+    def name(self) -> str:
+        """What messages and tables call it."""
+        whose = f" of {self.group} {self.value}" if self.group else ""
+        return f"{self.share:.0%}{whose} within {self.hours:g} h"
+
+
+class PriorityTable(Table):
+    """`[constraints.priority]`: everybody takes up cases of a higher number first, whatever waiting costs."""
+
+    column: str
+
+
 class ConstraintsTable(Table):
     """The `[constraints]` table: what a plan must grant beside everybody's limits."""
 
@@ -224,6 +248,18 @@ class ConstraintsTable(Table):
     band: list[BandTable] = []
     balance: BalanceTable | None = None
     random: RandomTable | None = None
+    service_level: list[ServiceLevelTable] = []
+    priority: PriorityTable | None = None
+
+    @property
+    def on_makers(self) -> bool:
+        """Whether it asks for more than an order: who gets which case, too."""
+        return bool(self.minutes or self.reviewers or self.band or self.balance or self.random)
+
+    @property
+    def on_order(self) -> bool:
+        """Whether it asks for an order."""
+        return bool(self.service_level or self.priority)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -231,7 +267,45 @@ class ConstraintsTable(Table):
         named = [band.group for band in self.band]
         named += [self.minutes.minutes] if self.minutes and isinstance(self.minutes.minutes, str) else []
         named += [self.reviewers.count] if self.reviewers and isinstance(self.reviewers.count, str) else []
+        named += [level.group for level in self.service_level if level.group]
+        named += [self.priority.column] if self.priority else []
         return tuple(dict.fromkeys(named))
+
+
+class UrgencyTable(Table):
+    """What waiting costs: by the hour, and once a case is late."""
+
+    cost: float | None = Field(None, ge=0)
+    """An hour of waiting, where a case has no `waiting_cost` of its own."""
+    due: float | None = Field(None, ge=0)
+    """Hours from the start of the plan after which a case is late, where it has no `due` of its own."""
+    late: float | None = Field(None, ge=0)
+    """What it costs once, when a case becomes late."""
+    late_per_hour: float | None = Field(None, ge=0)
+    """What every further hour costs then, beside `cost`."""
+
+
+class WaitingTable(UrgencyTable):
+    """The `[waiting]` table: what waiting costs, by kind of case, and how long cases take."""
+
+    kind: str = ""
+    """The column that tells the kind of a case."""
+    kinds: dict[str, UrgencyTable] = {}
+    """What is different for a kind, by its name."""
+    minutes: float | str | None = None
+    """Minutes of a case: a number, a column of the cases, or left out, from the seconds of the log."""
+
+    @model_validator(mode="after")
+    def _kind_of_what(self) -> WaitingTable:
+        if self.kinds and not self.kind:
+            raise ValueError("kinds: say first which column tells the kind of a case (kind)")
+        return self
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the cases that it names."""
+        named = [self.kind] if self.kind else []
+        return (*named, *([self.minutes] if isinstance(self.minutes, str) else []))
 
 
 class Config(Table):
@@ -241,6 +315,7 @@ class Config(Table):
     costs: CostsTable
     labels: LabelsTable = LabelsTable()
     model: ModelTable = ModelTable()
+    waiting: WaitingTable | None = None
     constraints: ConstraintsTable | None = None
     display: DisplayTable = DisplayTable()
 

@@ -118,6 +118,7 @@ class History:
         if columns is not None:
             columns.check(frame.columns, ("label", "case", *(["time"] if time is not None else [])))
             reserved |= {columns.label, columns.time, columns.let_through, "batch", *columns.group}
+            reserved |= set(columns.waiting.values())
             groups = frame[[name for name in columns.group if name in frame]]
             time = frame[columns.time] if time is None and columns.time in frame else time
         schema = Schema.infer(frame, columns or Columns(categorical=categorical), reserved)

@@ -17,11 +17,15 @@ from deccaf.errors import DataError, did_you_mean, show
 
 LOG_COLUMNS = ("expert_id", "decision", "propensity", "seconds")
 """What a decision log says beside the case; in a table of cases it is known only afterwards."""
+WAITING = ("due", "waiting_cost")
+"""The parts of columns that price waiting."""
 _NAMING = {
     "case",
     "label",
     "time",
     "let_through",
+    "due",
+    "waiting_cost",
     "group",
     "categorical",
     "text",
@@ -49,6 +53,10 @@ class Columns(BaseModel):
     let_through: str = "let_through"
     """Where labels are selective: the chance with which a rejected case was let through by lot, so that its
     truth was seen; empty for all others."""
+    due: str = "due"
+    """When a case is late: a date, or hours from the start of the plan; empty: never. For new cases."""
+    waiting_cost: str = "waiting_cost"
+    """What an hour of waiting costs, by case; empty: as `[waiting]` says. For new cases."""
     group: tuple[str, ...] = ()
     """Columns to report on or to split by; no features, unless `features` names them."""
     categorical: tuple[str, ...] = ()
@@ -76,7 +84,8 @@ class Columns(BaseModel):
                 "features and ignore together: features alone says which columns count, so leave ignore out"
             )
         kinds = (*self.categorical, *self.text, *self.vectors)
-        named = {self.case, self.label, self.time, self.let_through, *kinds, *self.group}
+        written = [getattr(self, part) for part in WAITING if part in self.model_fields_set]
+        named = {self.case, self.label, self.time, self.let_through, *written, *kinds, *self.group}
         both = sorted(set(self.ignore) & named)
         if both:
             raise ValueError(f"column {both[0]!r} is to be ignored, and has another part besides")
@@ -86,14 +95,15 @@ class Columns(BaseModel):
         never = [name for name in (*(self.features or ()), *kinds) if name in apart]
         if never:
             raise ValueError(f"column {never[0]!r} is the {apart[never[0]]}, so it cannot be a feature")
-        parts = [self.case, self.label, self.time, self.let_through, *(getattr(self, one) for one in of_log)]
+        parts = [self.case, self.label, self.time, self.let_through, self.due, self.waiting_cost]
+        parts += [getattr(self, one) for one in of_log]
         twice = [
             name for name in parts if parts.count(name) > 1 or (name == self.label and name in self.group)
         ]
         if twice:
             raise ValueError(
-                f"column {twice[0]!r} has two parts among case, label, time, let_through, expert, decision "
-                "and group"
+                f"column {twice[0]!r} has two parts among case, label, time, let_through, due, waiting_cost, "
+                "expert, decision and group"
             )
         return self
 
@@ -115,6 +125,16 @@ class Columns(BaseModel):
         """Columns that somebody said belong to the decisions."""
         return {getattr(self, part) for part in ("expert", "decision") if part in self.model_fields_set}
 
+    @property
+    def waiting(self) -> dict[str, str]:
+        """The columns that say what waiting costs, by part: no features, unless somebody says they are."""
+        taken = {*(self.features or ()), *self.ignore, *self.categorical, *self.text, *self.vectors}
+        return {
+            part: name
+            for part in WAITING
+            if (name := getattr(self, part)) not in taken or part in self.model_fields_set
+        }
+
     def kind_of(self, name: str) -> Kind | None:
         """The kind that somebody gave a column, if anybody did."""
         told: dict[Kind, tuple[str, ...]] = {
@@ -131,7 +151,8 @@ class Columns(BaseModel):
         new cases, say). What is missing is a `DataError` that names the part and a column of a like name.
         """
         self._refuse_a_log(names)
-        optional = {*optional, *(["let_through"] if "label" in optional else [])}  # new cases have neither
+        optional = {*optional, *WAITING}  # a history has none
+        optional |= {"let_through"} if "label" in optional else set()  # new cases have neither
         written = [part for part in type(self).model_fields if part in self.model_fields_set]
         for part in [part for part in written if part in _NAMING and part not in optional]:
             given = getattr(self, part)

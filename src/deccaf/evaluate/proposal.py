@@ -99,6 +99,7 @@ def described(
     roles, features = settings.columns, set(cases.schema.names)
     parts = {roles.case: "case", roles.label: "label", roles.time: "time", "batch": "batch"}
     parts |= {roles.let_through: "let through", **dict.fromkeys(roles.known_after, "decisions")}
+    parts |= {name: part.replace("_", " ") for part, name in roles.waiting.items()}
     parts |= dict.fromkeys(cases.amounts.columns, "cost") | dict.fromkeys(roles.group, "group")
     kept = set(roles.features or ())
     leaks = {} if looked is None else {leak.column: leak for leak in looked.leaks.found}

@@ -6,15 +6,18 @@
 - `planner`: the plan of least cost within everyone's limits, under `constraints`, verified.
 - `choices`, `plan`, `large`: who decides what and why, and what that costs; `random_sharing`: the yardstick
   beside it; `intervals`: how sure the costs are.
+- `waiting`: what waiting costs beside errors, in which order everybody works, what will be late; `minutes`:
+  how long cases take.
 - `what_if`: the same cases with other limits or costs. `explain`: why a case went where it went.
 """
 
 from deccaf.planning.explain import Explanation
 from deccaf.planning.large import LargePlan
-from deccaf.planning.plan import Choice, Plan, Summary
+from deccaf.planning.plan import Choice, Plan, Summary, Waited
 from deccaf.planning.planner import make_plan
 from deccaf.planning.scored import Scored
 from deccaf.planning.terms import Terms
+from deccaf.planning.waiting import Waits, read_waits
 from deccaf.planning.what_if import Scenario, WhatIf, WhatIfs, what_ifs
 
 __all__ = [
@@ -26,8 +29,11 @@ __all__ = [
     "Scored",
     "Summary",
     "Terms",
+    "Waited",
+    "Waits",
     "WhatIf",
     "WhatIfs",
     "make_plan",
+    "read_waits",
     "what_ifs",
 ]

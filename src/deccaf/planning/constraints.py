@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -25,9 +25,10 @@ from deccaf.assign import (
     solve_constrained_problem,
 )
 from deccaf.assign.constrained.constraints import Constraint
-from deccaf.data.config import BandTable, ConstraintsTable
+from deccaf.data.config import BandTable, ConstraintsTable, Table
 from deccaf.data.costs import MACHINE
-from deccaf.errors import ConfigError, DataError
+from deccaf.errors import ConfigError
+from deccaf.planning.minutes import handling_minutes, numbers
 from deccaf.planning.plan import Plan, public_table
 from deccaf.planning.scored import Scored
 
@@ -35,16 +36,24 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+_Asked = TypeVar("_Asked", bound=Table)
+
+
 def read_constraints(given: ConstraintsTable | Mapping[str, Any]) -> ConstraintsTable:
     """A `[constraints]` table, or the same as a mapping."""
-    if isinstance(given, ConstraintsTable):
+    return read_table(given, ConstraintsTable, "constraints")
+
+
+def read_table(given: _Asked | Mapping[str, Any], kind: type[_Asked], name: str) -> _Asked:
+    """A table of the configuration, or the same as a mapping."""
+    if isinstance(given, kind):
         return given
     try:
-        return ConstraintsTable.model_validate(given)
+        return kind.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"constraints: {where}: {first['msg']}") from error
+        raise ConfigError(f"{name}: {where}: {first['msg']}") from error
 
 
 @dataclass(eq=False)
@@ -161,26 +170,11 @@ class ConstrainedPlanner:
         """Minutes of every case and maker; the machine takes none."""
         assert self.table.minutes is not None
         asked = self.table.minutes.minutes
-        if asked is None:
-            if not self.pace:
-                raise ConfigError(
-                    "[constraints.minutes] minutes: the log had no seconds; give a column or number"
-                )
-            usual = float(np.median([60.0 / pace for pace in self.pace.values()]))
-            each = np.array([60.0 / self.pace[name] if name in self.pace else usual for name in self.makers])
-        else:
-            each = np.ones(len(self.makers))
-        each[[name == MACHINE for name in self.makers]] = 0.0
-        known = np.ones(len(rows)) if asked is None else self._numbers(asked, rows)
-        return np.outer(known, each)
+        known = self.columns.iloc[rows] if isinstance(asked, str) else None
+        return handling_minutes(asked, known, len(rows), self.makers, self.pace, "constraints.minutes")
 
     def _numbers(self, asked: float | str, rows: Ints) -> Array:
-        if not isinstance(asked, str):
-            return np.full(len(rows), float(asked))
-        column = pd.to_numeric(self.columns[asked], errors="coerce").to_numpy(np.float64, na_value=np.nan)
-        if not np.isfinite(column).all():
-            raise DataError(f"column {asked!r}: {(~np.isfinite(column)).sum()} values are no numbers")
-        return column[rows]
+        return numbers(asked, self.columns, len(self.columns))[rows]
 
     def _groups(self, band: BandTable, rows: Ints) -> NDArray[Any]:
         if not band.cut:

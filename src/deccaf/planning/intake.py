@@ -31,7 +31,7 @@ class Chunk:
     ids: pd.Index
     batch: pd.Series | None
     columns: pd.DataFrame
-    """The columns that constraints name."""
+    """The columns that constraints and `[waiting]` name, and those of due times and waiting costs."""
     wide: pd.DataFrame
     """Texts and vectors as they came, as far as they are there."""
 
@@ -90,7 +90,9 @@ class Intake:
     known_until: Any = None
     """The latest time of the history, a number or a date; None where there were no times."""
     extra: tuple[str, ...] = ()
-    """Further columns to keep, for constraints."""
+    """Further columns to keep, for constraints and for what waiting costs."""
+    optional: tuple[str, ...] = ()
+    """Columns to keep where they are there."""
     profiles: Mapping[str, Mapping[str, Any]] | None = None
     """What is remembered of each feature of the history; None in model files from before that was kept."""
     odd: Oddities = field(default_factory=Oddities)
@@ -149,7 +151,7 @@ class Intake:
         self.named, rows = True, 0
         roles = self.columns
         part = [roles.case, roles.time, roles.label, *self.extra]
-        needed = [*self.schema.names, *self.costs.columns, CASE, "batch", *part]
+        needed = [*self.schema.names, *self.costs.columns, CASE, "batch", *part, *self.optional]
         known: dict[str, Any] = {"columns": roles, "costs": self.costs, "schema": self.schema}
         for cases, frame in Cases.read_chunks(path, needed, **known, group=self.extra):
             rows += len(cases)
@@ -167,6 +169,8 @@ class Intake:
         self._count(frame, features)
         known = pd.concat([cases.groups, cases.features], axis=1)
         known = known.loc[:, ~known.columns.duplicated()]  # a group that is also a feature
+        more = [name for name in self.optional if name in frame and name not in known]
+        known = pd.concat([known, frame[more]], axis=1) if more else known
         return Chunk(features, cases.amounts, cases.ids, cases.batch, self._kept(known), self._wide(frame))
 
     def _of_table(self, table: Input, rows: slice) -> Chunk:
@@ -183,8 +187,9 @@ class Intake:
         missing = [name for name in self.extra if name not in frame]
         if missing:
             hint = did_you_mean(missing[0], [str(name) for name in frame])
-            raise DataError(f"column {missing[0]!r}: missing; [constraints] asks for it{hint}")
-        return frame[list(self.extra)]
+            raise DataError(f"column {missing[0]!r}: missing; [constraints] or [waiting] asks for it{hint}")
+        there = [name for name in self.optional if name in frame and name not in self.extra]
+        return frame[[*self.extra, *there]]
 
     def _count(self, frame: pd.DataFrame, features: pd.DataFrame) -> None:
         missing = frame[[name for name in self.schema.names if name in frame]].isna().sum()

@@ -27,6 +27,41 @@ has room, but a minimum load, an eligibility or a constraint stands against it; 
 
 
 @dataclass(frozen=True, eq=False)
+class Waited:
+    """What waiting is expected to cost in a plan."""
+
+    cost: float
+    late: int
+    """Cases that will be done after they are due."""
+    hours: float
+    """When the last one is done, from the start of the plan."""
+    makers: pd.DataFrame
+    """One row per maker: `hours` of work, `late` cases, what `waiting` costs, and what it would change if
+    somebody as quick worked beside them for the first hour: `hour_saves`, and how many cases would be in time
+    after all, `hour_in_time`."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and names, for JSON."""
+        makers = self.makers.reset_index().to_dict("records")
+        return {"cost": self.cost, "late": self.late, "hours": self.hours, "makers": makers}
+
+    def lines(self, errors: float, unit: str) -> list[str]:
+        """Sentences for people."""
+        both = cost(errors + self.cost, unit, 2)
+        said = [
+            f"errors {errors:,.2f} + waiting {self.cost:,.2f} = {both}; the last case is done after "
+            f"{self.hours:.1f} h, {self.late:,} cases will be late"
+        ]
+        best = self.makers.sort_values("hour_saves", ascending=False, kind="stable").iloc[:1]
+        for name, row in best[best["hour_saves"] > 0].iterrows():
+            said.append(
+                f"one more hour of {name} would save {cost(row['hour_saves'], unit, 2)} of waiting, and "
+                f"{row['hour_in_time']:.0f} of the late cases would be in time"
+            )
+        return said
+
+
+@dataclass(frozen=True, eq=False)
 class Summary:
     """What a lead wants to know of a plan."""
 
@@ -54,6 +89,14 @@ class Summary:
     """Where the cost lies with a chance of 90 %, as the level of the truths may be off next; None: no times
     to learn it from."""
 
+    waiting: Waited | None = None
+    """What waiting costs beside errors; None: nothing is said about it."""
+
+    @property
+    def total(self) -> float:
+        """Errors, reviews and waiting."""
+        return self.cost + (0.0 if self.waiting is None else self.waiting.cost)
+
     @property
     def unit(self) -> str:
         """What costs are counted in; empty: nobody has named it."""
@@ -69,6 +112,7 @@ class Summary:
         return [
             *self.warning_lines(),
             f"{self.cases:,} cases, expected cost {mine}{self._ends()}; {'; '.join(saved)}",
+            *([] if self.waiting is None else self.waiting.lines(self.cost, self.unit)),
             *([f"costs: {self.terms.words()}"] if self.terms is not None else []),
             f"proved: no plan within the limits is better by more than {self.gap:.3g}{self._share()}",
             f"{self.close_calls:,} close calls ({self.close_calls / max(self.cases, 1):.1%} of the cases)",
@@ -99,6 +143,7 @@ class Summary:
             "notes": list(self.notes),
             "costs": None if self.terms is None else self.terms.to_dict(),
             "warnings": [unlike.to_dict() for unlike in self.warnings],
+            **({} if self.waiting is None else {"waiting": self.waiting.to_dict()}),
         }
 
     def _ends(self) -> str:
@@ -136,7 +181,9 @@ class Plan:
     """The certified assignment of each batch, by its name."""
     frame: pd.DataFrame = field(repr=False)
     """What a plan file holds: `case_id`, `maker`, `expected_loss`, `runner_up`, `runner_up_loss`, `price`,
-    `decision` where the machine decides, `why`, and from a model `p_CLASS`, `loss_low` and `loss_high`."""
+    `decision` where the machine decides, `why`, and from a model `p_CLASS`, `loss_low` and `loss_high`. Where
+    something is said about waiting: `order` (the place in the maker's order), `finish` (hours from the start,
+    or a time), `late`, and `waiting_cost`, what the case's waiting is expected to cost."""
     batch: NDArray[Any] = field(repr=False)
     """The batch of each case, by name."""
     constraints: pd.DataFrame | None = field(default=None, repr=False)

@@ -5,8 +5,9 @@ The library, the command line, the service and the pages all plan here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from deccaf.planning.large import LargePlan
 from deccaf.planning.plan import Plan, Summary, public_table
 from deccaf.planning.random_sharing import ROWS, random_cost
 from deccaf.planning.scored import Scored
+from deccaf.planning.waiting import Waits, as_assignment
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -34,6 +36,9 @@ CLOSE = 0.01
 """A case was a close call when the runner-up was nearer than this share of the plan's mean loss."""
 IN_MEMORY = 20_000_000
 """Losses of a batch that are read into memory where all losses lie in files."""
+_AT_PRICES = (
+    "constraints are granted at the prices that waiting has without them; the gap counts these prices"
+)
 CELLS_A_LIMIT = 100_000_000
 """Losses in files for which the time limit is meant; more get more of it."""
 
@@ -47,20 +52,61 @@ def make_plan(
     time_limit: float = 60.0,
     seed: int = 0,
     start: pd.DataFrame | None = None,
+    waiting: Callable[[Scored], Waits | None] | None = None,
 ) -> Plan:
     """The plan of least total loss within everyone's limits and under the constraints, verified.
 
     `pace` is cases an hour, by expert. Where a loss is not finite, the maker may not get the case. `start`
     are the `prices` of a plan that differs a little (an absence, a few cases more): the plan is the same as
-    without them, and found sooner.
+    without them, and found sooner. `waiting` says what waiting costs these cases: the plan then has
+    everybody's order, and where waiting costs something, the whole of errors and waiting is least.
     """
     pace = pace or {}
     check_batches(capacity, scored.batch)
     rows = _rows_by_batch(scored.batch, len(scored.ids))
-    if constraints is not None:
-        return _constrained(scored, capacity, rows, constraints, pace, time_limit)
+    waits = None if waiting is None else waiting(scored)
+    if waits is not None and waits.counts:
+        return _waiting(scored, capacity, rows, waits, constraints, pace, time_limit, seed)
+    if constraints is not None and constraints.on_makers:
+        plan = _constrained(scored, capacity, rows, constraints, pace, time_limit)
+        return plan if waits is None else waits.shown(plan, scored)
     starts = {} if start is None else {name: _start(start, name, scored.makers) for name in rows}
-    return _plan(scored, _solved(scored, capacity, rows, starts, time_limit, seed), capacity, pace)
+    plan = _plan(scored, _solved(scored, capacity, rows, starts, time_limit, seed), capacity, pace)
+    return plan if waits is None else waits.shown(plan, scored)
+
+
+def _waiting(
+    scored: Scored,
+    capacity: Capacity,
+    rows: Mapping[str, Ints],
+    waiting: Waits,
+    constraints: ConstraintsTable | None,
+    pace: Mapping[str, float],
+    time_limit: float,
+    seed: int,
+) -> Plan:
+    """Errors and waiting together; constraints on makers are granted at the prices of waiting."""
+    priced, done, costs, parts = np.array(scored.loss, np.float64), [], [], []
+    for name, where in rows.items():
+        began, problem = time.perf_counter(), _problem(scored, capacity, name, where)
+        found, harm, table = waiting.planned(problem, where, time_limit, seed)
+        parts.append((where, harm))
+        priced[where] = found.priced
+        solved = as_assignment(found, problem, time.perf_counter() - began)
+        done.append(_Batch(name, where, replace(problem, loss=found.priced), solved, solved.load))
+        costs.append(table.assign(batch=name))
+    with_waiting = replace(scored, objective=priced)
+    if constraints is not None and constraints.on_makers:
+        plan = _constrained(with_waiting, capacity, rows, constraints, pace, time_limit)
+        plan = plan.summed(replace(plan.summary, notes=(*plan.summary.notes, _AT_PRICES)))
+    else:
+        plan = _plan(with_waiting, done, capacity, pace)
+    table = pd.concat(costs, ignore_index=True)
+    if len(table):
+        table = table[["batch", "constraint", "with", "without", "price", "binds"]]
+        known = [] if plan.constraints is None else [plan.constraints]
+        plan = replace(plan, constraints=pd.concat([*known, table], ignore_index=True))
+    return waiting.promising(parts).shown(plan, scored)
 
 
 @dataclass(frozen=True, eq=False)

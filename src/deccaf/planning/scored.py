@@ -111,8 +111,9 @@ class Parts:
         self.p.append(scores.p)
         self.says.append(scores.says)
         self.batch.append(chunk.batch)
-        if self.scratch is None:
+        if self.scratch is None or chunk.columns.shape[1]:
             self.columns.append(chunk.columns)
+        if self.scratch is None:
             self.loss.append(scores.loss)
             if scores.objective is not scores.loss:
                 self.objective.append(scores.objective)

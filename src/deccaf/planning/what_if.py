@@ -77,7 +77,7 @@ class WhatIf:
     @property
     def saves(self) -> float:
         """What planning for the change saves against keeping the plan; negative where it costs."""
-        return self.kept - self.then.summary.cost
+        return self.kept - self.then.summary.total
 
     @property
     def moved(self) -> int:
@@ -97,7 +97,7 @@ class WhatIf:
         return {
             "scenario": self.scenario.name,
             "changes": dict(self.scenario.changes),
-            "cost": self.then.summary.cost,
+            "cost": self.then.summary.total,
             "kept": None if np.isnan(self.kept) else self.kept,
             "saves": None if np.isnan(self.kept) else self.saves,
             "moved": self.moved,
@@ -116,10 +116,10 @@ class WhatIfs:
     def table(self) -> pd.DataFrame:
         """One row per scenario, the plan as it is first: `scenario`, `cost`, `kept` (what the plan as it is
         would cost then), `saves`, `moved` and `people` (cases that people get)."""
-        plans = [("as it is", self.now, self.now.summary.cost, 0.0, 0)]
+        plans = [("as it is", self.now, self.now.summary.total, 0.0, 0)]
         plans += [(a.scenario.name, a.then, a.kept, a.saves, a.moved) for a in self.answers]
         rows = [
-            (name, plan.summary.cost, kept, saves, moved, int((plan.frame["maker"] != MACHINE).sum()))
+            (name, plan.summary.total, kept, saves, moved, int((plan.frame["maker"] != MACHINE).sum()))
             for name, plan, kept, saves, moved in plans
         ]
         return pd.DataFrame(rows, columns=["scenario", "cost", "kept", "saves", "moved", "people"])
@@ -155,7 +155,7 @@ def what_ifs(
     answers = []
     for scenario, roster, other in zip(scenarios, rosters, others, strict=True):
         mine = score(other, everyone) if scenario.costs else scored
-        kept = _kept(mine, now) if scenario.costs else now.summary.cost
+        kept = _kept(mine, now) if scenario.costs else now.summary.total
         then = make_plan(mine.of((MACHINE, *_people(roster))), roster, start=now.prices, **options)
         answers.append(WhatIf(now, _noted(then, roster_notes(known, roster)), kept, scenario))
     return WhatIfs(now, tuple(answers))
@@ -165,7 +165,7 @@ def what_if(scored: Scored, capacity: Capacity, changes: Mapping[str, str], **op
     """The same for cases that are scored already, with other limits only."""
     now = make_plan(scored, capacity, **options)
     then = make_plan(scored, changed(capacity, changes), start=now.prices, **options)
-    return WhatIf(now, then, now.summary.cost, Scenario(changes))
+    return WhatIf(now, then, now.summary.total, Scenario(changes))
 
 
 def changed(capacity: Capacity, changes: Mapping[str, str]) -> Capacity:
@@ -196,7 +196,7 @@ def _digits(name: str) -> str:
 
 def least_cost(scored: Scored, capacity: Capacity, **options: Any) -> float:
     """What the cases cost at best within the limits."""
-    return make_plan(scored, capacity, **options).summary.cost
+    return make_plan(scored, capacity, **options).summary.total
 
 
 def _changed(capacity: Capacity, maker: str, change: str) -> Capacity:
@@ -233,4 +233,5 @@ def _kept(scored: Scored, plan: Plan) -> float:
     if "reviewer_2" in plan.frame:
         return float("nan")
     maker = pd.Index(scored.makers).get_indexer(pd.Index(plan.frame["maker"]))
-    return float(scored.loss[np.arange(len(maker)), maker].sum())
+    waited = 0.0 if plan.summary.waiting is None else plan.summary.waiting.cost
+    return float(scored.loss[np.arange(len(maker)), maker].sum()) + waited

@@ -128,22 +128,31 @@ class StreamAssigner:
         """The maker's column of every case in order of routing; -1 where it was handed back."""
         return np.asarray(self._took, np.int64)
 
-    def route(self, loss: ArrayLike, case: str | None = None, at: float | None = None) -> Routed:
+    def route(
+        self,
+        loss: ArrayLike,
+        case: str | None = None,
+        at: float | None = None,
+        *,
+        waiting: ArrayLike | None = None,
+    ) -> Routed:
         """Give a case to a maker. `case` names it, so that it can be handed back; `at` is the time, 0 to 1.
 
-        Raises `CapacityError` where nobody who may take it has room.
+        `waiting` is what it would cost with each maker that the case, and others for its sake, wait
+        (`deccaf.assign.Queues.bids`); it counts in this bid alone. Raises `CapacityError` where nobody who
+        may take it has room.
         """
-        row = np.array(loss, np.float64)
-        if row.shape != (len(self.makers),):
-            raise DataError(f"loss: expected {len(self.makers)} numbers, one per maker, got {row.shape}")
+        row = self._row(loss, "loss")
+        wait = None if waiting is None else self._row(waiting, "waiting")
         if case is not None and case in self._place:
             raise DataError(f"case {case!r} was routed before; hand it back first")
         if at is not None:
             self._set_clock(at)
-        return self._route(row, case)
+        return self._route(row, case, wait)
 
-    def hand_back(self, case: str) -> Routed:
+    def hand_back(self, case: str, *, waiting: ArrayLike | None = None) -> Routed:
         """Somebody could not decide a case: their unit is free again, and the case goes to somebody else."""
+        wait = None if waiting is None else self._row(waiting, "waiting")
         if case not in self._place:
             raise DataError(f"case {case!r} was never routed by name" + did_you_mean(case, self._place))
         place = self._place[case]
@@ -157,7 +166,7 @@ class StreamAssigner:
         self.used[taken] -= 1
         self._seen -= 1
         self._open()
-        return self._route(row, case)
+        return self._route(row, case, wait)
 
     def absent(self, maker: str) -> None:
         """A maker goes home: no more cases, whatever the limits said."""
@@ -244,14 +253,20 @@ class StreamAssigner:
         stream._open()
         return stream
 
-    def _route(self, row: Floats, case: str | None) -> Routed:
+    def _row(self, values: ArrayLike, name: str) -> Floats:
+        row = np.array(values, np.float64)
+        if row.shape != (len(self.makers),):
+            raise DataError(f"{name}: expected {len(self.makers)} numbers, one per maker, got {row.shape}")
+        return row
+
+    def _route(self, row: Floats, case: str | None, waiting: Floats | None) -> Routed:
         if self._seen >= self._next_case or (self.now is not None and self.now >= self._next_time):
             self._reprice(row)
-        value = row + self._bid
+        value = row + self._bid if waiting is None else row + self._bid + waiting
         j = int(value.argmin())
         best = value[j]
         if not -np.inf < best < np.inf:
-            j = self._second_choice(row, case)
+            j = self._second_choice(row, case, waiting)
         if case is not None:
             self._place[case] = len(self._took)
         self._rows.append(row)
@@ -270,10 +285,10 @@ class StreamAssigner:
         if self._tight != (0 < self._owing >= self._left()):
             self._open()
 
-    def _second_choice(self, row: Floats, case: str | None) -> int:
+    def _second_choice(self, row: Floats, case: str | None, waiting: Floats | None) -> int:
         """Nobody who is owed cases may take this one, or nobody at all."""
         checked_rows(row[None])
-        value = row + self.prices
+        value = row + self.prices + (0.0 if waiting is None else waiting)
         j = int(value.argmin())
         if not value[j] < np.inf:
             who = ", ".join(name for name, may in zip(self.makers, row < np.inf, strict=True) if may)

@@ -1,0 +1,345 @@
+"""What waiting costs in a plan: who takes which case and when, what that costs, what will be late.
+
+`read_waits` brings the columns `due` and `waiting_cost` and the `[waiting]` table together. `Waits.planned`
+settles who and when together (`assign.waiting.schedule`); `Waits.shown` puts a plan that is settled in order.
+Where waiting costs nothing, the plan is the one that is made without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from deccaf.assign import Assignment, AssignmentProblem
+from deccaf.assign.waiting.harm import Harm
+from deccaf.assign.waiting.schedule import Schedule, in_order, schedule
+from deccaf.data.config import ConstraintsTable, ServiceLevelTable, WaitingTable
+from deccaf.data.schema import Columns
+from deccaf.data.times import parse_times
+from deccaf.errors import CapacityError, ConfigError, DataError, show
+from deccaf.planning.minutes import handling_minutes, numbers
+from deccaf.planning.plan import Plan, Waited
+from deccaf.planning.scored import Scored
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+STEPS = 8
+"""How often the price of a service level is halved, once one is found that keeps it."""
+DEAREST = 2.0**20
+"""Above this many times the mean loss a service level is given up."""
+
+
+@dataclass(frozen=True, eq=False)
+class Waits:
+    """What waiting costs the cases of a plan, and how long they take."""
+
+    harm: Harm
+    hours: Array
+    """(cases, makers)"""
+    start: pd.Timestamp | None = None
+    """When the plan begins, where due times are dates."""
+    levels: tuple[tuple[ServiceLevelTable, NDArray[np.bool_]], ...] = ()
+    """Service levels, with the cases that each is about."""
+    priority: Ints | None = None
+    promises: Harm | None = None
+    """The same with what service levels put on a case: it makes the order, and is no cost."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it has a say in who gets which case."""
+        return self.harm.priced or bool(self.levels)
+
+    def planned(
+        self, problem: AssignmentProblem, rows: Ints, time_limit: float, seed: int
+    ) -> tuple[Schedule, Harm, pd.DataFrame]:
+        """Who and when for a batch, what waiting costs with promises, and what each constraint costs."""
+        harm, hours = self.harm.take(rows), self.hours[rows]
+        priority = None if self.priority is None else self.priority[rows]
+        options: dict[str, Any] = {"time_limit": time_limit, "seed": seed}
+        found, costs = schedule(problem, harm, hours, 0, None, **options), []
+        if priority is not None:
+            before, found = found, schedule(problem, harm, hours, 0, priority, **options)
+            costs.append(_price("priority", found.cost, before.cost, True))
+        for level, members in self.levels:
+            before, mine, price = found.cost, members[rows], harm.broken
+            harm, found = _kept(problem, harm, hours, priority, level, mine, found, options)
+            paid = _without_promises(found, harm)
+            costs.append(_price(level.name, paid, before, paid > before + 1e-9))
+            allowed = int((1.0 - level.share) * mine.sum() + 1e-9)  # promises that may be broken
+            bound = found.bound - allowed * float((harm.broken - price).max(initial=0.0))
+            found = replace(found, waiting=paid - found.loss, bound=bound)
+        return found, harm, pd.DataFrame(costs)
+
+    def promising(self, parts: Sequence[tuple[Ints, Harm]]) -> Waits:
+        """The same, with what each batch's service levels put on its cases."""
+        promised, broken = np.full(len(self.harm), np.inf), np.zeros(len(self.harm))
+        for rows, harm in parts:
+            promised[rows], broken[rows] = harm.promised, harm.broken
+        return replace(self, promises=replace(self.harm, promised=promised, broken=broken))
+
+    def shown(self, plan: Plan, scored: Scored) -> Plan:
+        """The plan with everybody's order, when each case is expected to be done, and what waiting costs."""
+        ordering = self.harm if self.promises is None else self.promises
+        positions = {name: j for j, name in enumerate(scored.makers)}
+        maker = np.array([positions[name] for name in plan.frame["maker"]], np.int64)
+        batches = np.asarray(plan.batch)
+        place, finish = np.zeros(len(maker), np.int64), np.zeros(len(maker))
+        for batch in dict.fromkeys(batches.tolist()):
+            rows = np.flatnonzero(batches == batch)
+            priority = None if self.priority is None else self.priority[rows]
+            found = in_order(
+                np.asarray(scored.loss)[rows],
+                ordering.take(rows),
+                self.hours[rows],
+                maker[rows],
+                0,
+                priority,
+            )
+            place[rows], finish[rows] = found.place, found.finish
+        cost, late = self.harm.cost(finish), np.asarray(self.harm.is_late(finish))
+        extended = plan.extended(
+            order=pd.arrays.IntegerArray(place, place == 0),
+            finish=self._clock(finish),
+            late=late,
+            waiting_cost=cost,
+        )
+        waited = self._waited(scored.makers, maker, finish, cost, late)
+        return extended.summed(replace(extended.summary, waiting=waited))
+
+    def _clock(self, hours: Array) -> Any:
+        """Hours from the start as times, where the start is one."""
+        if self.start is None:
+            return hours
+        return self.start + pd.to_timedelta(np.round(hours * 3600.0), unit="s")
+
+    def _waited(
+        self, makers: Sequence[str], maker: Ints, finish: Array, cost: Array, late: NDArray[np.bool_]
+    ) -> Waited:
+        helped = with_help(finish)
+        saved, in_time = cost - self.harm.cost(helped), late & ~np.asarray(self.harm.is_late(helped))
+        count = len(makers)
+        table = pd.DataFrame(
+            {
+                "hours": np.bincount(maker, self.hours[np.arange(len(maker)), maker], count),
+                "late": np.bincount(maker, late, count).astype(np.int64),
+                "waiting": np.bincount(maker, cost, count),
+                "hour_saves": np.bincount(maker, saved, count),
+                "hour_in_time": np.bincount(maker, in_time, count).astype(np.int64),
+            },
+            index=pd.Index(list(makers), name="maker"),
+        )
+        last = float(finish.max(initial=0.0))
+        return Waited(float(cost.sum()), int(late.sum()), last, table)
+
+
+def with_help(finish: Array, hours: float = 1.0) -> Array:
+    """When cases are done if somebody as quick works beside their maker for the first hours."""
+    return np.where(finish <= 2 * hours, finish / 2, finish - hours)
+
+
+def read_waits(
+    scored: Scored,
+    roles: Columns,
+    table: WaitingTable | None,
+    constraints: ConstraintsTable | None,
+    pace: Mapping[str, float],
+    start: Any = None,
+) -> Waits | None:
+    """What waiting costs these cases; None: nothing is said about it.
+
+    `start` is when everybody begins, where due times are dates (now, unless said).
+    """
+    known = scored.columns
+    there = {part: name for part, name in roles.waiting.items() if known is not None and name in known}
+    there = {part: name for part, name in there.items() if known is not None and known[name].notna().any()}
+    asked = constraints is not None and constraints.on_order
+    if table is None and not there and not asked:
+        return None
+    if scored.stored:
+        raise ConfigError(
+            "waiting: orders are planned in memory; leave out scratch (--scratch), or the columns "
+            f"{' and '.join(map(repr, roles.waiting.values()))} and [waiting], or plan fewer cases at a time"
+        )
+    urgency = table or WaitingTable()
+    begin, due = _due(None if "due" not in there else known[there["due"]], scored.ids, start)  # type: ignore[index]
+    harm = _harm(scored, urgency, due, None if "waiting_cost" not in there else known[there["waiting_cost"]])  # type: ignore[index]
+    waits = Waits(harm, np.zeros((len(harm), len(scored.makers))), begin)
+    waits = _with_constraints(waits, constraints, known)
+    if table is None and not waits.counts and not pace:
+        return None  # nothing costs anything, and nobody knows how long cases take
+    if waits.counts and not scored.by_cost:
+        raise ConfigError("waiting: needs a plan of least cost; a model of method 'paper' or 'ova' has none")
+    minutes = handling_minutes(urgency.minutes, known, len(harm), scored.makers, pace, "waiting")
+    return replace(waits, hours=minutes / 60.0)
+
+
+def _with_constraints(
+    waits: Waits, constraints: ConstraintsTable | None, known: pd.DataFrame | None
+) -> Waits:
+    if constraints is None or not constraints.on_order:
+        return waits
+    cases, levels = len(waits.harm), []
+    for level in constraints.service_level:
+        members = np.ones(cases, np.bool_)
+        if level.group:
+            assert known is not None
+            members = (known[level.group].astype("str") == level.value).to_numpy(np.bool_)
+            if not members.any():
+                raise DataError(
+                    f"[constraints.service_level] {level.name}: no case has {level.value!r} in column "
+                    f"{level.group!r}, whose first value is {show(known[level.group].iloc[0])}"
+                )
+        levels.append((level, members))
+    priority = None
+    if constraints.priority is not None:
+        found = numbers(constraints.priority.column, known, cases)
+        priority = np.unique(found, return_inverse=True)[1].astype(np.int64)
+    return replace(waits, levels=tuple(levels), priority=priority)
+
+
+def _harm(scored: Scored, table: WaitingTable, due: Array, costs: pd.Series | None) -> Harm:
+    """What waiting costs every case: its own columns first, then its kind's, then what holds for all."""
+    kinds = None
+    if table.kind:
+        assert scored.columns is not None
+        kinds = scored.columns[table.kind].astype("str").to_numpy(object)
+        stray = [name for name in table.kinds if name not in set(kinds.tolist())]
+        if len(stray) == len(table.kinds) and stray:
+            raise DataError(
+                f"[waiting] kinds: column {table.kind!r} holds none of {', '.join(map(repr, stray))}, "
+                f"first value: {show(kinds[0])}"
+            )
+
+    def of(part: str, default: float) -> Array:
+        general = getattr(table, part)
+        values = np.full(len(due), default if general is None else general)
+        for name, own in table.kinds.items():
+            value = getattr(own, part)
+            if value is not None and kinds is not None:
+                values[kinds == name] = value
+        return values
+
+    rate = of("cost", 0.0)
+    if costs is not None:
+        own = _waiting_costs(costs, scored.ids)
+        rate = np.where(np.isnan(own), rate, own)
+    when = np.where(np.isinf(due), of("due", np.inf), due)
+    return Harm.of(len(due), rate, when, of("late", 0.0), of("late_per_hour", 0.0))
+
+
+def _waiting_costs(values: pd.Series, ids: pd.Index) -> Array:
+    """Costs an hour, NaN where none is given."""
+    found = pd.to_numeric(values, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    wrong = (np.isnan(found) & values.notna().to_numpy()) | (found < 0) | np.isinf(found)
+    if wrong.any():
+        first = int(wrong.argmax())
+        raise DataError(
+            f"column {values.name!r}: {wrong.sum()} value(s) are no cost of an hour, a number from 0 on, "
+            f"first: {show(values.iloc[first])} in case {show(ids[first])}"
+        )
+    return found
+
+
+def _due(values: pd.Series | None, ids: pd.Index, start: Any) -> tuple[pd.Timestamp | None, Array]:
+    """When the plan begins, where due times are dates, and hours from there; infinite: never late."""
+    cases = len(ids)
+    if values is None:
+        return (None if start is None else _moment(start)), np.full(cases, np.inf)
+    plain = pd.to_numeric(values, errors="coerce")
+    if plain.notna().sum() == values.notna().sum():
+        hours = plain.to_numpy(np.float64, na_value=np.nan)
+        return (None if start is None else _moment(start)), np.where(np.isnan(hours), np.inf, hours)
+    times = parse_times(values).values
+    begin = _moment("now" if start is None else start)
+    zone = getattr(times.dtype, "tz", None)
+    begin = begin.tz_localize(zone) if zone is not None and begin.tzinfo is None else begin
+    if zone is None and begin.tzinfo is not None:
+        begin = begin.tz_localize(None)
+    hours = ((times - begin) / pd.Timedelta(hours=1)).to_numpy(np.float64, na_value=np.nan)
+    return begin, np.where(np.isnan(hours), np.inf, hours)
+
+
+def _moment(text: Any) -> pd.Timestamp:
+    try:
+        return pd.Timestamp(text)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"start {text}: is no time such as 2026-05-04 08:00") from error
+
+
+def _kept(
+    problem: AssignmentProblem,
+    harm: Harm,
+    hours: Array,
+    priority: Ints | None,
+    level: ServiceLevelTable,
+    members: NDArray[np.bool_],
+    found: Schedule,
+    options: Mapping[str, Any],
+) -> tuple[Harm, Schedule]:
+    """The least price on breaking a promise with which a service level is kept, and the plan with it."""
+
+    def share(plan: Schedule) -> float:
+        return float((plan.finish[members] <= level.hours).mean()) if members.any() else 1.0
+
+    def tried(price: float) -> tuple[Harm, Schedule]:
+        # a promise of an earlier level stays where it is the stricter
+        promised = np.where(members, np.minimum(harm.promised, level.hours), harm.promised)
+        dearer = replace(harm, promised=promised, broken=np.where(members, harm.broken + price, harm.broken))
+        return dearer, schedule(problem, dearer, hours, 0, priority, **options)
+
+    if share(found) >= level.share:
+        return harm, found
+    scale = max(found.cost / max(len(harm), 1), 1e-6)
+    low, high, most = 0.0, scale, share(found)
+    best = tried(high)
+    while share(best[1]) < level.share:
+        most, low, high = max(most, share(best[1])), high, high * 4
+        if high > DEAREST * scale:
+            raise CapacityError(
+                f"{problem.name + ': ' if problem.name else ''}service level {level.name}: at most "
+                f"{most:.1%} can be; lower the share, give more hours, or let the machine decide more"
+            )
+        best = tried(high)
+    for _ in range(STEPS):
+        middle = tried(0.5 * (low + high))
+        if share(middle[1]) >= level.share:
+            best, high = middle, 0.5 * (low + high)
+        else:
+            low = 0.5 * (low + high)
+    return best
+
+
+def _without_promises(found: Schedule, harm: Harm) -> float:
+    """What a plan costs, prices of promises apart."""
+    plain = replace(harm, broken=np.zeros(len(harm)))
+    return found.loss + float(plain.cost(found.finish).sum())
+
+
+def _price(name: str, cost: float, before: float, binds: bool) -> dict[str, Any]:
+    return {
+        "constraint": name,
+        "with": cost,
+        "without": before,
+        "price": cost - before,
+        "binds": "yes" if binds else "",
+    }
+
+
+def as_assignment(found: Schedule, problem: AssignmentProblem, seconds: float) -> Assignment:
+    """A schedule as planners know assignments."""
+    return Assignment(
+        found.maker.astype(np.int32),
+        found.cost,
+        found.prices,
+        max(found.cost - found.bound, 0.0),
+        "waiting",
+        seconds,
+        problem.cases,
+        problem.makers,
+    )
