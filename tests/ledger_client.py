@@ -44,6 +44,10 @@ def http_of(request: Request, shift: int) -> tuple[str, str, str, str]:
             body["to"] = args["to"]
         case "prioritise":
             path, body = "/v1/priorities", {"case_ids": [args["name"]], "priority": args["priority"]}
+        case "want":
+            path, body = "/v1/second-opinions/wanted", {"case_ids": [args["name"]]}
+        case "settle":
+            path, body = "/v1/disagreements/settle", {"case_id": args["name"], "decision": args["decision"]}
         case "plan":
             path, body = "/v1/plans", {"shift": shift, "case_ids": args["names"]}
         case "commit" | "discard":
@@ -100,6 +104,15 @@ def _cases(connection: sa.Connection, prefix: str) -> dict[str, Any]:
         _rows(connection, u["id", "case_id", "decision"], u.case_id.startswith(prefix))
     ):
         undone.setdefault(case, []).append(json.loads(decision))
+    o, s = t.opinions.c, t.second_opinions.c
+    opinions: dict[str, list[Any]] = {}
+    for _, case, maker, decision in sorted(
+        _rows(connection, o["assignment_id", "case_id", "maker", "decision"], o.case_id.startswith(prefix))
+    ):
+        opinions.setdefault(case, []).append((maker, json.loads(decision)))
+    listed = {
+        case for (case,) in _rows(connection, [s.case_id], s.state == "lead", s.case_id.startswith(prefix))
+    }
     decided = dict(_rows(connection, d["case_id", "decision"], d.case_id.startswith(prefix)))
     trails: dict[str, list[Any]] = {}
     for _, case, label in sorted(
@@ -116,7 +129,7 @@ def _cases(connection: sa.Connection, prefix: str) -> dict[str, Any]:
         decision = json.loads(decided.get(case, "null"))
         barred = sorted(json.loads(excluded))
         held = holds.get(case, (None, None))
-        aside = (case in parked, tuple(undone.get(case, [])))
+        aside = (case in parked, tuple(undone.get(case, [])), tuple(opinions.get(case, [])), case in listed)
         found[case] = (status, *held, barred, decision, tuple(said), *aside)
     return found
 

@@ -346,6 +346,16 @@ class History(RuleBasedStateMachine):
     def _prioritise(self, rng: random.Random, name: str, maker: str) -> dict[str, Any]:
         return {"name": name, "priority": rng.choice(["low", "normal", "high", "urgent"])}
 
+    def _want(self, rng: random.Random, name: str, maker: str) -> dict[str, Any]:
+        return {"name": name}
+
+    def _settle(self, rng: random.Random, name: str, maker: str) -> dict[str, Any]:
+        listed = [(n, c) for n, c in self.ledgers[0].cases.items() if c.listed]
+        if not listed or rng.random() < 0.1:
+            return {"name": name, "decision": self._value(rng)}
+        found, case = rng.choice(listed)
+        return {"name": found, "decision": rng.choice([said for _, said, _ in case.opinions])}
+
     def _plan(self, rng: random.Random, name: str, maker: str) -> dict[str, Any]:
         cases = self.ledgers[0].cases
         waiting = [n for n, c in cases.items() if c.status == "waiting" and c.losses]
@@ -452,6 +462,8 @@ KINDS = (
     "extend",
     *["reassign"] * 3,
     "prioritise",
+    *["want"] * 2,
+    "settle",
     *["plan"] * 3,
     *["commit"] * 4,
     "discard",
@@ -509,6 +521,10 @@ CLASHES: tuple[tuple[str, ...], ...] = (
     ("reassign", "commit"),
     ("reassign", "expire"),
     ("prioritise", "next_case"),
+    ("want", "decide"),
+    ("decide", "undo", "next_case"),
+    ("settle", "undo"),
+    ("settle", "settle", "report"),
 )
 
 

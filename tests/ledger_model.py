@@ -105,6 +105,15 @@ class Case:
     undone: list[Any] = field(default_factory=list)
     when: int = 0
     """When it was decided by a person: only the last decision can be taken back."""
+    wanted: bool = False
+    """A lead wants a second opinion."""
+    opinions: list[tuple[str, Any, int]] = field(default_factory=list)
+    """Answers beside the decision: who, what and when."""
+    barred: bool = False
+    """The machine may not get it because of them."""
+    listed: bool = False
+    """It waits for the lead's word."""
+    settled: bool = False
 
 
 @dataclass
@@ -178,6 +187,8 @@ class Ledger:
                 tuple(c.labels),
                 c.parked,
                 tuple(c.undone),
+                tuple((who, said) for who, said, _ in c.opinions),
+                c.listed,
             )
             for name, c in self.cases.items()
         }
@@ -238,12 +249,43 @@ class Ledger:
                 return 200, {"case_id": found[0][-1], "status": "assigned"}
         return 204, {}
 
-    def decide(self, name: str, maker: str, decision: Any, **_: Any) -> Any:
+    def decide(self, name: str, maker: str, decision: Any, answer: Answer, **_: Any) -> Any:
         self._check_class(decision)
         case = self._theirs(name, maker)
+        fields = {"case_id": name, "maker": maker, "decision": decision}
+        if case.wanted and maker != MACHINE and decision not in [said for _, said, _ in case.opinions]:
+            self._ask_others(name, maker, decision)
+            # only a lead is told that others are asked
+            return 200, fields | (
+                {} if answer.body.get("status") in ("assigned", "decided") else {"status": ""}
+            )
         case.status, case.state, case.decision = "decided", "decided", decision
         case.parked, case.when = False, self._next()
-        return 200, {"case_id": name, "status": "decided", "maker": maker, "decision": decision}
+        return 200, {**fields, "status": "decided"}
+
+    def want(self, name: str, **_: Any) -> Any:
+        if name not in self.cases:
+            raise RefusedError(404, "not-found")
+        case = self.cases[name]
+        if case.status == "decided":
+            raise RefusedError(409, "already-decided")
+        known, case.wanted = case.wanted, True
+        return 200, {"changed": 0 if known else 1}
+
+    def settle(self, name: str, decision: Any, **_: Any) -> Any:
+        self._check_class(decision)
+        if name not in self.cases:
+            raise RefusedError(404, "not-found")
+        case = self.cases[name]
+        if not case.listed:
+            raise RefusedError(409, "not-on-list")
+        chosen = next((one for one in case.opinions if one[1] == decision), None)
+        if chosen is None:
+            raise RefusedError(422, "nobody-said-so")
+        case.opinions.remove(chosen)
+        case.maker, case.decision, case.when = chosen
+        case.status, case.state, case.listed, case.settled = "decided", "decided", False, True
+        return 200, {"case_id": name, "status": "decided", "maker": case.maker, "decision": decision}
 
     def hand_back(self, name: str, maker: str, answer: Answer, **_: Any) -> Any:
         self._theirs(name, maker)
@@ -258,8 +300,13 @@ class Ledger:
             raise RefusedError(404, "not-found")
         case = self.cases[name]
         theirs = [c.when for c in self.cases.values() if c.maker == maker and c.state == "decided"]
+        theirs += [when for c in self.cases.values() for who, _, when in c.opinions if who == maker]
+        if any(who == maker for who, _, _ in case.opinions):
+            return self._undo_answer(name, maker, max(theirs))
         if case.maker != maker or case.state != "decided" or case.labels or case.when < max(theirs):
             raise RefusedError(409, "not-decided")
+        if case.settled:
+            raise RefusedError(409, "acted-on")
         if not self.seats[maker].active:
             raise RefusedError(409, "out-of-use")
         self._put_down(maker)
@@ -433,6 +480,36 @@ class Ledger:
             raise RefusedError(409, "not-assigned")
         return case
 
+    def _ask_others(self, name: str, maker: str, decision: Any) -> None:
+        """An answer that is not the decision: the next best person is asked, or the lead."""
+        case, count = self.cases[name], len(self.cases[name].opinions)
+        if not count:
+            case.barred = MACHINE not in case.excluded
+        case.opinions.append((maker, decision, self._next()))
+        case.excluded = list(dict.fromkeys([*case.excluded, maker, MACHINE]))
+        case.maker, case.state, case.parked = None, None, False
+        if count < 2:
+            self._place(name)
+        case.listed = case.maker is None
+
+    def _undo_answer(self, name: str, maker: str, latest: int) -> Any:
+        case = self.cases[name]
+        who, said, when = case.opinions[-1]
+        begun = case.maker is not None and (case.state != "assigned" or case.parked)
+        if who != maker or when < latest or begun or case.labels:
+            raise RefusedError(409, "acted-on")
+        if not self.seats[maker].active:
+            raise RefusedError(409, "out-of-use")
+        self._put_down(maker)
+        if case.maker is not None:
+            self.seats[case.maker].used -= 1
+        case.opinions.pop()
+        again = {maker, MACHINE} if case.barred and not case.opinions else {maker}
+        case.excluded = [name for name in case.excluded if name not in again]
+        case.undone.append(said)
+        case.status, case.maker, case.state, case.listed = "assigned", maker, "claimed", False
+        return 200, {"case_id": name, "status": "assigned"}
+
     def _put_down(self, maker: str) -> None:
         for name in self._held(maker, "claimed"):
             self.cases[name].state = "assigned"
@@ -458,7 +535,10 @@ class Ledger:
         self.seats[case.maker].used -= 1
         case.excluded = list(dict.fromkeys([*case.excluded, case.maker]))
         case.status, case.maker, case.state, case.parked = "waiting", None, None, False
-        return self._place(name)
+        placed = self._place(name)
+        if case.maker is None and case.opinions:
+            case.status, case.listed = "assigned", True
+        return placed
 
     def _place(self, name: str) -> Any:
         """Least loss + price among those who may get it and have room."""

@@ -157,6 +157,8 @@ def test_the_record_can_only_grow(engine: sa.Engine, table: str) -> None:
         connection.execute(sa.insert(t.activations).values(model_id=model, key_id=key, kind="activate", at=0))
         undone = {"case_id": "a", "maker": "ann", "decision": "1", "decided_at": 1.0, "at": 2.0}
         connection.execute(sa.insert(t.undone).values(**undone))
+        answer = {"case_id": "a", "assignment_id": 1, "maker": "ann", "decision": "0", "at": 1.0}
+        connection.execute(sa.insert(t.opinions).values(**answer))
     for change in (f"UPDATE {table} SET at = 0", f"DELETE FROM {table}"):
         with pytest.raises(sa.exc.DBAPIError, match="append-only"), database.writing(engine) as connection:
             connection.execute(sa.text(change))

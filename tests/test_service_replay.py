@@ -92,6 +92,16 @@ def calls(desk: World, folder: Path) -> Iterator[Call]:
     post("/v1/cases", json=case("e", ann=0.1, bob=0.2))
     yield Call(("POST", "/v1/cases/{case_id}/hand-back"), "/v1/cases/e/hand-back", {"expert": "ann"})
     post("/v1/cases", json=case("f", ann=0.1, bob=0.2))
+    rule = {"share": 1.0, "above": None, "disagreement": "lead"}
+    yield Call(("PUT", "/v1/second-opinions"), body=rule)
+    for name in ("g", "h"):
+        post("/v1/cases", json=case(name, ann=0.1, bob=0.2, cat=0.3))
+        for who, said in (("ann", 1), ("bob", 0)):
+            post(f"/v1/cases/{name}/decision", json={"decision": said, "expert": who})
+    yield Call(("POST", "/v1/disagreements/settle"), body={"case_id": "g", "decision": 0})
+    yield Call(("POST", "/v1/disagreements/ask"), body={"case_id": "h"})
+    desk.lead.put("/v1/second-opinions", json={})
+    yield Call(("POST", "/v1/second-opinions/wanted"), body={"case_ids": ["f"]})
     yield Call(("POST", "/v1/priorities"), body={"case_ids": ["f"], "priority": "urgent"})
     yield Call(("POST", "/v1/reassignments"), body={"case_ids": ["f"], "to": "bob"})
     desk.lead.put(f"{shift}/roster/bob", json={"absent": True, "release": True})

@@ -35,6 +35,7 @@ from pydantic import (
 from deccaf.data.costs import Class, Cost, Costs
 from deccaf.data.display import DisplayTable
 from deccaf.data.schema import Columns
+from deccaf.data.second import SecondTable
 from deccaf.errors import ConfigError, did_you_mean
 from deccaf.plugins import CASE_PARTS, DECISION_PARTS, METHODS, Registry
 
@@ -318,6 +319,7 @@ class Config(Table):
     waiting: WaitingTable | None = None
     constraints: ConstraintsTable | None = None
     display: DisplayTable = DisplayTable()
+    second: SecondTable = SecondTable()
 
     @model_validator(mode="after")
     def _classes_are_known(self) -> Config:

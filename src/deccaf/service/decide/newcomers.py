@@ -32,19 +32,25 @@ NOTHING = Known(0, 0.0)
 
 def known(connection: sa.Connection, system: DeCCaF) -> Known:
     """What there is to count."""
-    query = _labelled(system, sa.func.count(), sa.func.max(t.cases.c.labelled_at))
-    count, latest = connection.execute(query).one()
-    return Known(int(count), float(latest or 0.0))
+    count, latest = 0, 0.0
+    for made, _ in t.ANSWERS:
+        query = _labelled(system, made, sa.func.count(), sa.func.max(t.cases.c.labelled_at))
+        more, last = connection.execute(query).one()
+        count, latest = count + int(more), max(latest, float(last or 0.0))
+    return Known(count, latest)
 
 
 def with_newcomers(connection: sa.Connection, system: DeCCaF) -> DeCCaF:
     """The model after newcomers' decisions on labelled cases; those that it cannot read are passed over."""
     if system.method != "deccaf" or not system.experts_:
         return system
-    d, c = t.decisions.c, t.cases.c
-    query = _labelled(system, d.maker, d.decision, c.features, c.label).order_by(d.at.desc()).limit(MOST)
+    answers: list[Any] = []
+    for made, _ in t.ANSWERS:
+        d, c = made.c, t.cases.c
+        query = _labelled(system, made, d.maker, d.decision, d.at, c.features, c.label)
+        answers += connection.execute(query.order_by(d.at.desc()).limit(MOST)).all()
     rows, features = [], []
-    for row in connection.execute(query):
+    for row in sorted(answers, key=lambda one: -one.at)[:MOST]:
         found = json.loads(row.features)
         try:
             check_row(system.schema_, found)
@@ -61,12 +67,12 @@ def with_newcomers(connection: sa.Connection, system: DeCCaF) -> DeCCaF:
     return system.observe(pd.DataFrame([features[k] for k in usable]), label, expert=maker, decision=said)
 
 
-def _labelled(system: DeCCaF, *columns: Any) -> sa.Select[Any]:
+def _labelled(system: DeCCaF, made: sa.Table, *columns: Any) -> sa.Select[Any]:
     """Labelled decisions of active people whom the model was not fitted on."""
-    d, c, e = t.decisions.c, t.cases.c, t.experts.c
+    d, c, e = made.c, t.cases.c, t.experts.c
     newcomer = sa.select(e.name).where(e.active, e.name.not_in(system.experts_))
     return (
         sa.select(*columns)
-        .join_from(t.decisions, t.cases, c.case_id == d.case_id)
+        .join_from(made, t.cases, c.case_id == d.case_id)
         .where(d.maker.in_(newcomer), c.label.is_not(None))
     )

@@ -111,7 +111,7 @@ def read_outlook(connection: sa.Connection, shift_id: int, at: float) -> Outlook
     rows, when = losses_of(connection, at_desk.makers, [shift], {shift_id: 1})
     expected = usual if shift.expected_cases is None else float(shift.expected_cases)
     forecast = Forecast.of(past, expected, past_at)
-    seen = sum(seat.used for seat in seats.values())
+    seen = sum(seat.cases for seat in seats.values())
     today = Today.by_clock(rows, when, seen, shift.over(at))
     return Outlook(at_desk, np.array(owed, np.int64), forecast, today)
 

@@ -153,15 +153,19 @@ def _decisions(
 
 
 def _made_here(connection: sa.Connection, wanted: sa.ColumnElement[bool]) -> Iterator[_Made]:
-    c, d, a = t.cases.c, t.decisions.c, t.assignments.c
-    query = (
-        sa.select(*d["case_id", "maker", "decision", "at", "seconds"], c.arrived_at, a.propensity, a.method)
-        .join_from(t.decisions, t.assignments, sa.and_(a.case_id == d.case_id, a.state == "decided"))
-        .join(t.cases, c.case_id == d.case_id)
-        .where(d.maker != MACHINE, wanted)
-        .order_by(c.id)
-    )
-    for row in connection.execute(query):
+    c, a = t.cases.c, t.assignments.c
+    rows: list[Any] = []
+    for made, state in t.ANSWERS:
+        d = made.c
+        query = (
+            sa.select(*d["case_id", "maker", "decision", "at", "seconds"])
+            .add_columns(c.id, c.arrived_at, a.propensity, a.method)
+            .join_from(made, t.assignments, sa.and_(a.case_id == d.case_id, a.maker == d.maker))
+            .join(t.cases, c.case_id == d.case_id)
+            .where(d.maker != MACHINE, a.state == state, wanted)
+        )
+        rows += connection.execute(query).all()
+    for row in sorted(rows, key=lambda row: (row.id, row.at)):
         # the clocks of two machines may differ by a moment: nobody decides before a case is there
         at = max(row.at, row.arrived_at)
         # a history that an earlier version entered as a shift: nobody knows its chances

@@ -126,6 +126,14 @@ def live_of(connection: sa.Connection, case_id: str) -> Live | None:
     return None if row is None else Live(*row)
 
 
+def answered_by(connection: sa.Connection, case_id: str, maker: str | None) -> Live | None:
+    """The assignment under which somebody answered a case that others were asked about too."""
+    a = t.assignments.c
+    mine = _ANY.where(a.case_id == case_id, a.maker == maker, a.state == t.ANSWERED)
+    row = connection.execute(mine).one_or_none()
+    return None if row is None else Live(*row)
+
+
 def live_where(which: sa.ColumnElement[bool]) -> sa.Select[Any]:
     """A query for live assignments, in the order of the fields of `Live`."""
     return _LIVE.where(which)
@@ -179,12 +187,15 @@ def _reason(live: Live, makers: tuple[str, ...], prices: tuple[float, ...]) -> R
 
 def list_outcomes(connection: sa.Connection, shift_id: int | None, after: int, most: int) -> list[Outcome]:
     """Assignments (of one shift, or of all) with an id above `after`, in order."""
-    a, d, k = t.assignments.c, t.decisions.c, t.cases.c
+    a, d, o, k = t.assignments.c, t.decisions.c, t.opinions.c, t.cases.c
+    decision = sa.func.coalesce(d.decision, o.decision).label("decision")
+    at = sa.func.coalesce(d.at, o.at).label("at")
     names = ("id", "case_id", "maker", "state", "method", "expected_loss", "price", "propensity")
     query = (
-        sa.select(*a[names], a.model_id, a.plan_id, a.created_at, d.decision, d.at, k.label)
+        sa.select(*a[names], a.model_id, a.plan_id, a.created_at, decision, at, k.label)
         .join_from(t.assignments, t.cases, a.case_id == k.case_id)
         .outerjoin(t.decisions, sa.and_(d.case_id == a.case_id, a.state == "decided"))
+        .outerjoin(t.opinions, sa.and_(o.assignment_id == a.id, a.state == t.ANSWERED))
         .where(a.id > after)
         .order_by(a.id)
         .limit(most)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -264,12 +264,17 @@ def read_case(connection: sa.Connection, case_id: str, who: Actor) -> CaseFile:
     """One case; a reviewer sees only cases that are theirs, and nobody's losses, decisions or labels."""
     row = connection.execute(sa.select(t.cases).where(t.cases.c.case_id == case_id)).one_or_none()
     live = None if row is None else assignments.live_of(connection, case_id)
-    is_reviewer = who.role == "reviewer"
-    if row is None or (is_reviewer and (live is None or live.maker != who.expert)):
+    if row is None:
         raise not_found("case", case_id)
     case, features = _brief(row), from_json(row.features)
-    if is_reviewer:
-        return CaseFile(case, features, [], live, None, None, [])
+    if who.role == "reviewer":
+        mine = live if live is not None and live.maker == who.expert else None
+        if mine is None:
+            mine = assignments.answered_by(connection, case_id, who.expert)
+            case = replace(case, status="decided")  # as far as they know
+        if mine is None:
+            raise not_found("case", case_id)
+        return CaseFile(case, features, [], mine, None, None, [])
     d = t.decisions.c
     made = connection.execute(sa.select(t.decisions).where(d.case_id == case_id)).one_or_none()
     return CaseFile(

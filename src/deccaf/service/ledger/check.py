@@ -7,6 +7,7 @@ exists, are constraints of the database; so equal counts say that every case has
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import sqlalchemy as sa
@@ -23,14 +24,13 @@ def check(connection: sa.Connection) -> list[str]:
 
 
 def _loads(connection: sa.Connection) -> list[str]:
-    """Everybody's used capacity is the number of their live assignments, and within their limit."""
+    """Everybody's used capacity is the number of their live and answered assignments, within their limit."""
     a, r = t.assignments.c, t.roster.c
-    live = (
-        sa.select(a.shift_id, a.maker, sa.func.count().label("live"))
-        .where(t.IS_LIVE)
-        .group_by(a.shift_id, a.maker)
-    )
-    counted = {(row.shift_id, row.maker): row.live for row in connection.execute(live)}
+    counted: Counter[tuple[int, str]] = Counter()
+    for which in (t.IS_LIVE, t.IS_ANSWERED):
+        grouped = sa.select(a.shift_id, a.maker, sa.func.count()).where(which).group_by(a.shift_id, a.maker)
+        for shift, maker, count in connection.execute(grouped):
+            counted[shift, maker] += count
     wrong = []
     for row in connection.execute(sa.select(*r["shift_id", "maker", "capacity", "used"])):
         have = counted.pop((row.shift_id, row.maker), 0)
@@ -66,8 +66,19 @@ def _contradictions(connection: sa.Connection) -> list[str]:
         sa.and_(k.status.in_(("waiting", "assigned")), decided),
     ]
     live = _count(connection, sa.select(sa.func.count()).select_from(t.assignments).where(t.IS_LIVE))
-    if live != cases.get("assigned", 0) + cases.get("decided", 0):
-        odd.append(sa.and_(k.status != "waiting", ~held))
+    s, o = t.second_opinions.c, t.opinions.c
+    listed = sa.exists().where(s.case_id == k.case_id, s.state == "lead")
+    on_list = _count(
+        connection, sa.select(sa.func.count()).select_from(t.second_opinions).where(s.state == "lead")
+    )
+    if live + on_list != cases.get("assigned", 0) + cases.get("decided", 0):
+        odd.append(sa.and_(k.status != "waiting", ~held, ~listed))
+        odd.append(sa.and_(k.status != "assigned", listed))
+    answered = _count(connection, sa.select(sa.func.count()).select_from(t.assignments).where(t.IS_ANSWERED))
+    if answered != _count(connection, sa.select(sa.func.count()).select_from(t.opinions)):
+        of_opinion = sa.exists().where(o.assignment_id == t.assignments.c.id)
+        lost = sa.select(t.assignments.c.case_id).where(t.IS_ANSWERED, ~of_opinion)
+        odd.append(k.case_id.in_(lost))
     if _count(connection, sa.select(sa.func.count()).select_from(t.decisions)) != cases.get("decided", 0):
         odd.append(sa.and_(k.status == "decided", ~decided))
     names: dict[str, None] = {}

@@ -16,7 +16,7 @@ from deccaf.data.costs import MACHINE
 from deccaf.service.errors import RefusedError, conflict, not_found
 from deccaf.service.ledger import assignments, case_records, desk, letting, people, shifts, trail
 from deccaf.service.ledger.placing import Placed, ToPlace, place_waiting
-from deccaf.service.ledger.review import opinion
+from deccaf.service.ledger.review import opinion, second
 from deccaf.service.store import tables as t
 from deccaf.service.store import unfinished
 from deccaf.service.store.keys import Actor
@@ -25,6 +25,8 @@ from deccaf.service.store.unfinished import Unfinished
 
 UNDECIDED = ("assigned", "claimed")
 """States of an assignment that somebody has still to decide."""
+LATEST = 5
+"""Of their latest decisions, so many are shown to somebody."""
 RELEASED_AT_ONCE = 150
 """Cases that are taken from somebody in one transaction on SQLite."""
 FINISHED = ~unfinished.unfinished_plan()
@@ -145,24 +147,31 @@ def decide(
 ) -> float | None:
     """Write down a decision; only by whom the case is assigned to, and only once.
 
-    Gives the chance with which a reject was let through by lot, where it was (see `letting`).
+    Where others are asked too it is an answer (see `second`). Gives the chance with which a reject was let
+    through by lot, where it was (see `letting`).
     """
+    course = second.course(connection, case_id, maker, decision, at)
+    is_last = course.next == "decided"
     c = t.assignments.c
     done = connection.execute(
         sa.update(t.assignments)
         .where(c.case_id == case_id, c.maker == maker, c.state.in_(UNDECIDED), FINISHED)
-        .values(state="decided", changed_at=at, claimed_until=None)
+        .values(state="decided" if is_last else t.ANSWERED, changed_at=at, claimed_until=None)
     )
     if done.rowcount != 1:
         raise not_theirs(connection, case_id, maker)
+    seen = {} if maker == MACHINE else opinion.seen(connection, case_id, maker)
+    facts = {"decision": json.loads(decision), **seen}
+    if not is_last:
+        trail.record(connection, "decided", at, actor, case_id, None, maker, **facts, second=course.why)
+        second.ask_others(connection, course, maker, decision, seconds, at)
+        return None
     connection.execute(
         sa.insert(t.decisions).values(case_id=case_id, maker=maker, decision=decision, seconds=seconds, at=at)
     )
     case_records.set_status(connection, [case_id], "decided")
-    seen = {} if maker == MACHINE else opinion.seen(connection, case_id, maker)
-    trail.record(
-        connection, "decided", at, actor, case_id, None, maker, decision=json.loads(decision), **seen
-    )
+    trail.record(connection, "decided", at, actor, case_id, None, maker, **facts)
+    second.agreed(connection, case_id, course, at)
     return letting.draw(connection, case_id, maker, decision, actor, at)
 
 
@@ -197,7 +206,10 @@ def hand_back(
     why = assignments.reason_of(connection, live)
     aim = None if why.objective is None else _known(why.objective)
     item = ToPlace(case_id, _known(why.losses), live.machine_says, live.model_id, excluded, aim)
-    return place_waiting(connection, at_desk, [item], actor, at, rng)[0]
+    (placed,) = place_waiting(connection, at_desk, [item], actor, at, rng)
+    if placed is None:
+        second.to_lead(connection, [case_id], at)
+    return placed
 
 
 def expire_claims(
@@ -261,7 +273,9 @@ def release_work(
         aim = None if why.objective is None else _known(why.objective)
         barred = excluded[live.case_id]
         items.append(ToPlace(live.case_id, _known(why.losses), live.machine_says, live.model_id, barred, aim))
-    place_waiting(connection, at_desk, items, actor, at, rng)
+    placed = place_waiting(connection, at_desk, items, actor, at, rng)
+    left = [item.case_id for item, found in zip(items, placed, strict=True) if found is None]
+    second.to_lead(connection, left, at)
     return len(taken)
 
 
@@ -345,19 +359,19 @@ def _open_work(shift_id: int, maker: str, begun: bool) -> sa.ColumnElement[bool]
 def read_queue(connection: sa.Connection, maker: str, most: int) -> Queue:
     """Somebody's queue, over all shifts."""
     c = t.assignments.c
-    counted = sa.select(c.state, sa.func.count()).where(c.maker == maker, c.state.in_(t.LIVE))
+    counted = sa.select(c.state, sa.func.count()).where(c.maker == maker, c.state.in_(t.HELD))
     counts: dict[str, int] = dict(connection.execute(counted.group_by(c.state)).all())
     query = sa.select(*c["case_id", "state", "created_at", "claimed_until", "parked_until"]).where(
         c.maker == maker, c.state.in_(UNDECIDED)
     )
     items = [QueuedCase(*row) for row in connection.execute(_most_urgent(query).limit(most))]
     waiting = counts.get("assigned", 0) + counts.get("claimed", 0)
-    return Queue(waiting, counts.get("decided", 0), items)
+    return Queue(waiting, counts.get("decided", 0) + counts.get(t.ANSWERED, 0), items)
 
 
 def read_work_day(connection: sa.Connection, maker: str, at: float) -> WorkDay:
     """How far somebody is, with the case in hand."""
-    a, d = t.assignments.c, t.decisions.c
+    a = t.assignments.c
     current = shifts.current_shift(connection, at)
     since = 0.0 if current is None else shifts.read_shift(connection, current).starts_at
     claimed = sa.select(a.case_id).where(a.maker == maker, a.state == "claimed", a.claimed_until > at)
@@ -367,17 +381,25 @@ def read_work_day(connection: sa.Connection, maker: str, at: float) -> WorkDay:
         sa.select(*k["features", "arrived_at"]).where(k.case_id == case_id)
     ).one_or_none()
     counted = sa.select(sa.func.count()).where(a.maker == maker, a.state.in_(UNDECIDED))
-    done = sa.select(sa.func.count(), sa.func.avg(d.seconds)).where(d.maker == maker, d.at >= since)
-    decided, seconds = connection.execute(done).one()
-    latest = sa.select(*d["case_id", "decision", "at"]).where(d.maker == maker).order_by(d.at.desc()).limit(5)
+    decided, timed, seconds = 0, 0, 0.0
+    latest: list[tuple[str, int | str, float]] = []
+    for made in (t.decisions, t.opinions):  # an answer that others are asked about too is a decision to them
+        d = made.c
+        done = sa.select(sa.func.count(), sa.func.count(d.seconds), sa.func.sum(d.seconds)).where(
+            d.maker == maker, d.at >= since
+        )
+        count, known, total = connection.execute(done).one()
+        decided, timed, seconds = decided + count, timed + known, seconds + (total or 0.0)
+        last = sa.select(*d["case_id", "decision", "at"]).where(d.maker == maker).order_by(d.at.desc())
+        latest += [(r.case_id, from_json(r.decision), r.at) for r in connection.execute(last.limit(LATEST))]
     return WorkDay(
         case_id=case_id,
         features={} if case is None else from_json(case.features),
         arrived_at=None if case is None else case.arrived_at,
         waiting=connection.execute(counted).scalar_one(),
         decided=decided,
-        seconds=seconds,
-        latest=[(row.case_id, from_json(row.decision), row.at) for row in connection.execute(latest)],
+        seconds=seconds / timed if timed else None,
+        latest=sorted(latest, key=lambda one: -one[2])[:LATEST],
     )
 
 
@@ -398,9 +420,15 @@ def queue_lengths(connection: sa.Connection) -> list[QueueLength]:
 
 def mean_seconds(connection: sa.Connection, since: float) -> dict[str, float]:
     """Mean time for a decision by maker, of decisions since then."""
-    d = t.decisions.c
-    query = sa.select(d.maker, sa.func.avg(d.seconds)).where(d.at >= since, d.seconds.is_not(None))
-    return {maker: float(mean) for maker, mean in connection.execute(query.group_by(d.maker))}
+    counts: dict[str, int] = {}
+    totals: dict[str, float] = {}
+    for made in (t.decisions, t.opinions):
+        d = made.c
+        query = sa.select(d.maker, sa.func.count(), sa.func.sum(d.seconds)).group_by(d.maker)
+        for maker, count, total in connection.execute(query.where(d.at >= since, d.seconds.is_not(None))):
+            counts[maker] = counts.get(maker, 0) + count
+            totals[maker] = totals.get(maker, 0.0) + float(total)
+    return {maker: totals[maker] / count for maker, count in counts.items()}
 
 
 def _most_urgent(query: sa.Select[Any]) -> sa.Select[Any]:
@@ -420,6 +448,6 @@ def not_theirs(connection: sa.Connection, case_id: str, maker: str) -> RefusedEr
     if not case_records.known_cases(connection, [case_id]):
         return not_found("case", case_id)
     live = assignments.live_of(connection, case_id)
-    if live is not None and live.state == "decided":
+    if second.answer_of(connection, case_id, maker) or (live is not None and live.state == "decided"):
         return conflict("already-decided", f"case {case_id!r} is decided already")
     return conflict("not-assigned", f"case {case_id!r} is not assigned to {maker}")

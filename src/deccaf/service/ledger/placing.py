@@ -116,6 +116,14 @@ def give(
     _write(connection, at_desk, made, at)
 
 
+def best(at_desk: Desk, item: ToPlace) -> str | None:
+    """Who would get a case now: the least loss + price among those with room; None: nobody has any."""
+    row = at_desk.row(item.losses if item.objective is None else item.objective, item.excluded)
+    bids = np.where((at_desk.room > 0) & np.isfinite(row), row + at_desk.prices, np.inf)
+    position = int(bids.argmin())
+    return at_desk.makers[position] if np.isfinite(bids[position]) else None
+
+
 def _placed(at_desk: Desk, item: ToPlace, maker: str, method: str) -> Placed:
     row, position = at_desk.row(item.losses, item.excluded), at_desk.makers.index(maker)
     aim = None if item.objective is None else at_desk.row(item.objective, item.excluded)

@@ -90,6 +90,18 @@ class Seat:
     active: bool
     """False: out of use, whatever the roster says."""
     price: float
+    answered: int = 0
+    """Cases that they answered and that others hold, with whom these are counted."""
+
+    @property
+    def cases(self) -> int:
+        """Cases of this shift that are theirs."""
+        return self.used - self.answered
+
+    @property
+    def free_for_cases(self) -> int | None:
+        """Their capacity without what further opinions took of it; None: no limit."""
+        return None if self.capacity is None else self.capacity - self.answered
 
     @property
     def away(self) -> bool:
@@ -210,7 +222,13 @@ def read_roster(connection: sa.Connection, shift_id: int) -> list[Seat]:
         .outerjoin_from(t.roster, t.experts, t.experts.c.name == c.maker)
         .where(c.shift_id == shift_id)
     )
-    seats = [Seat(**row._asdict(), price=prices[row.maker]) for row in connection.execute(query)]
+    a = t.assignments.c
+    counted = sa.select(a.maker, sa.func.count()).where(a.shift_id == shift_id, t.IS_ANSWERED)
+    answered: dict[str, int] = dict(connection.execute(counted.group_by(a.maker)).all())
+    seats = [
+        Seat(**row._asdict(), price=prices[row.maker], answered=answered.get(row.maker, 0))
+        for row in connection.execute(query)
+    ]
     return sorted(seats, key=lambda seat: machine_first(seat.maker))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -75,7 +76,11 @@ class HealthReport:
 
     @property
     def alerts(self) -> list[Alert]:
-        """Everything that a lead should look at."""
+        """Everything that a lead should look at, with people by the names that models know them by."""
+        return self.alerts_with(str)
+
+    def alerts_with(self, called: Callable[[str], str]) -> list[Alert]:
+        """The same with people as they are called on pages; subjects stay as they are."""
         refit = "Look at where these cases come from; then refit the model."
         found = [
             Alert("drift", f"{name} no longer looks as it did in training (index {index:.2f})", refit, name)
@@ -95,9 +100,9 @@ class HealthReport:
         found += [
             Alert(
                 "errors",
-                f"{w.name} was wrong on {100 * w.seen:.0f} % of {w.labelled} cases{_over(w.days)}, "
+                f"{called(w.name)} was wrong on {100 * w.seen:.0f} % of {w.labelled} cases{_over(w.days)}, "
                 f"{100 * w.expected:.0f} % was expected",
-                f"Talk to {w.name}; refit the model if it lasts.",
+                f"Talk to {called(w.name)}; refit the model if it lasts.",
                 w.name,
             )
             for w in self.experts

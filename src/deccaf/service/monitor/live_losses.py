@@ -72,7 +72,7 @@ def _update(connection: sa.Connection, shift_id: int, sums: _Sums) -> bool:
     """Add what came and take away what went; whether the sums are of as many cases as the roster says."""
     a = t.assignments.c
     roster = shifts.read_roster(connection, shift_id)
-    makers, used = [seat.maker for seat in roster], sum(seat.used for seat in roster)
+    makers, used = [seat.maker for seat in roster], sum(seat.cases for seat in roster)
     columns = sa.select(*a["id", "state", "losses", "pricing_id"]).where(a.shift_id == shift_id)
     while rows := connection.execute(columns.where(a.id > sums.until).order_by(a.id).limit(_CHUNK)).all():
         live = [row for row in rows if row.state in t.LIVE]
@@ -81,7 +81,7 @@ def _update(connection: sa.Connection, shift_id: int, sums: _Sums) -> bool:
         sums.until = rows[-1].id
     if sums.live == used:
         return True  # nobody has lost a case since
-    ended = sa.select(a.id).where(a.shift_id == shift_id, a.id <= sums.until, a.state.in_(t.ENDED))
+    ended = sa.select(a.id).where(a.shift_id == shift_id, a.id <= sums.until, a.state.not_in(t.LIVE))
     left = sorted(set(connection.execute(ended).scalars()) - sums.gone)
     for start in range(0, len(left), _AT_ONCE):
         part = left[start : start + _AT_ONCE]

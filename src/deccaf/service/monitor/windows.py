@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,6 +35,8 @@ class LabelledCase:
     label_id: int = 0
     at: float = 0.0
     """When the label came."""
+    is_further: bool = False
+    """One more person's answer on a case: its truth is counted once."""
 
 
 def latest_cases(connection: sa.Connection, since: float, at: float, model: Model) -> pd.DataFrame:
@@ -64,16 +67,21 @@ def freshly_labelled(connection: sa.Connection, since: float, at: float) -> list
 
 def decided_by_people(connection: sa.Connection, since: float, at: float) -> list[LabelledCase]:
     """The freshest labels of cases that people decided, each with the decision."""
-    y, c, d = t.labels.c, t.cases.c, t.decisions.c
-    query = (
-        sa.select(c.case_id, c.features, c.label, d.maker, d.decision)
-        .join_from(t.labels, t.cases, c.case_id == y.case_id)
-        .join(t.decisions, d.case_id == c.case_id)
-        .where(y.at >= since, y.at <= at, d.maker != MACHINE, c.given.is_(None))
-        .order_by(y.id.desc())
-        .limit(PEOPLE_WINDOW)
-    )
-    found = {row.case_id: row for row in connection.execute(query)}
+    y, c = t.labels.c, t.cases.c
+    rows: list[Any] = []
+    for made, _ in t.ANSWERS:
+        d = made.c
+        query = (
+            sa.select(y.id, c.case_id, c.features, c.label, d.maker, d.decision)
+            .join_from(t.labels, t.cases, c.case_id == y.case_id)
+            .join(made, d.case_id == c.case_id)
+            .where(y.at >= since, y.at <= at, d.maker != MACHINE, c.given.is_(None))
+            .order_by(y.id.desc())
+            .limit(PEOPLE_WINDOW)
+        )
+        rows += connection.execute(query).all()
+    latest = sorted(rows, key=lambda row: -row.id)[:PEOPLE_WINDOW]
+    found = {(row.case_id, row.maker): row for row in latest}
     return [
         LabelledCase(r.case_id, r.features, json.loads(r.label), r.maker, json.loads(r.decision))
         for r in found.values()
@@ -90,29 +98,36 @@ def last_label_before(connection: sa.Connection, model: Model) -> int:
 
 def labels_after(connection: sa.Connection, last: int, at: float) -> list[LabelledCase]:
     """The next labels after one, with the decision where a person made it; corrections do not count again."""
-    y, c, d = t.labels.c, t.cases.c, t.decisions.c
+    y, c, d, o = t.labels.c, t.cases.c, t.decisions.c, t.opinions.c
     first = t.labels.alias("first")
     earlier = sa.exists().where(first.c.case_id == y.case_id, first.c.id < y.id)
+    columns = (y.id, y.at, c.case_id, c.features, c.label)
+    fresh = (y.id > last, y.at <= at, c.given.is_(None), ~earlier)
     query = (
-        sa.select(y.id, y.at, c.case_id, c.features, c.label, d.maker, d.decision)
+        sa.select(*columns, d.maker, d.decision)
         .join_from(t.labels, t.cases, c.case_id == y.case_id)
         .outerjoin(t.decisions, sa.and_(d.case_id == c.case_id, d.maker != MACHINE))
-        .where(y.id > last, y.at <= at, c.given.is_(None), ~earlier)
+        .where(*fresh)
         .order_by(y.id)
         .limit(PEOPLE_WINDOW)
     )
-    return [
-        LabelledCase(
-            row.case_id,
-            row.features,
-            json.loads(row.label),
-            row.maker,
-            None if row.decision is None else json.loads(row.decision),
-            row.id,
-            row.at,
-        )
-        for row in connection.execute(query)
-    ]
+    found = [_labelled(row, is_further=False) for row in connection.execute(query)]
+    if not found:
+        return []
+    others = (
+        sa.select(*columns, o.maker, o.decision)
+        .join_from(t.labels, t.cases, c.case_id == y.case_id)
+        .join(t.opinions, o.case_id == c.case_id)
+        .where(*fresh, y.id <= found[-1].label_id)
+        .order_by(y.id)
+    )
+    return found + [_labelled(row, is_further=True) for row in connection.execute(others)]
+
+
+def _labelled(row: Any, *, is_further: bool) -> LabelledCase:
+    decision = None if row.decision is None else json.loads(row.decision)
+    facts = (row.case_id, row.features, json.loads(row.label), row.maker, decision)
+    return LabelledCase(*facts, row.id, row.at, is_further)
 
 
 def label_delays(connection: sa.Connection, since: float) -> tuple[float | None, float | None]:

@@ -58,16 +58,23 @@ class ExpertReport:
 
 def report_experts(connection: sa.Connection) -> list[ExpertReport]:
     """For every maker: decisions, decisions with a known label, errors; the machine first."""
-    a, d, k = t.assignments.c, t.decisions.c, t.cases.c
-    groups = (d.maker, k.label, d.decision)
-    counted = sa.select(*groups, sa.func.count().label("decisions")).group_by(*groups)
-    # of a million rows: SQLite goes through the cases, whose wide rows it would look up one by one otherwise
-    same = d.case_id == k.case_id + "" if connection.dialect.name == "sqlite" else d.case_id == k.case_id
-    everything = _by_maker(connection, counted.join_from(t.cases, t.decisions, same))
+    a, k = t.assignments.c, t.cases.c
+    everything: dict[str, list[Any]] = {}
+    by_lot: dict[str, list[Any]] = {}
+    for made, _ in t.ANSWERS:
+        d = made.c
+        groups = (d.maker, k.label, d.decision)
+        counted = sa.select(*groups, sa.func.count().label("decisions")).group_by(*groups)
+        # of a million rows: SQLite goes through the cases, whose wide rows it would look up one by one
+        same = d.case_id == (k.case_id + "" if connection.dialect.name == "sqlite" else k.case_id)
+        _by_maker(connection, counted.join_from(t.cases, made, same), everything)
+        if made is t.decisions:
+            drawn = counted.join_from(t.assignments, made, d.case_id == a.case_id).where(t.DECIDED_BY_LOT)
+        else:
+            drawn = counted.join_from(made, t.assignments, d.assignment_id == a.id).where(a.method == "lot")
+        _by_maker(connection, drawn.join(t.cases, k.case_id == d.case_id), by_lot)
     for row in past_records.counted(connection):
         everything.setdefault(row.maker, []).append(row)
-    drawn = counted.join_from(t.assignments, t.decisions, d.case_id == a.case_id)
-    by_lot = _by_maker(connection, drawn.join(t.cases, k.case_id == d.case_id).where(t.DECIDED_BY_LOT))
     return [
         ExpertReport(
             maker=maker,
@@ -106,11 +113,9 @@ class Records:
         self._at, self._seconds = at, time.perf_counter() - began
 
 
-def _by_maker(connection: sa.Connection, query: sa.Select[Any]) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
+def _by_maker(connection: sa.Connection, query: sa.Select[Any], found: dict[str, list[Any]]) -> None:
     for row in connection.execute(query):
         found.setdefault(row.maker, []).append(row)
-    return found
 
 
 def _errors(rows: Sequence[Any]) -> ErrorsByTruth:

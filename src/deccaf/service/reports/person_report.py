@@ -104,17 +104,22 @@ def report_person(connection: sa.Connection, name: str, model: Model | None, at:
 
 
 def _latest(connection: sa.Connection, name: str) -> Sequence[Any]:
-    d, c, a = t.decisions.c, t.cases.c, t.assignments.c
-    query = (
-        sa.select(*d["case_id", "decision", "at", "seconds"], c.label, *a["machine_says", "expected_loss"])
-        .add_columns(a.method)
-        .join_from(t.decisions, t.cases, c.case_id == d.case_id)
-        .outerjoin(t.assignments, sa.and_(a.case_id == d.case_id, t.IS_LIVE))
-        .where(d.maker == name)
-        .order_by(d.at.desc())
-        .limit(LATEST)
-    )
-    return connection.execute(query).all()
+    c, a = t.cases.c, t.assignments.c
+    rows: list[Any] = []
+    for made, _ in t.ANSWERS:
+        d = made.c
+        own = a.id == d.assignment_id if made is t.opinions else sa.and_(a.case_id == d.case_id, t.IS_LIVE)
+        query = (
+            sa.select(*d["case_id", "decision", "at", "seconds"], c.label)
+            .add_columns(*a["machine_says", "expected_loss", "method"])
+            .join_from(made, t.cases, c.case_id == d.case_id)
+            .outerjoin(t.assignments, own)
+            .where(d.maker == name)
+            .order_by(d.at.desc())
+            .limit(LATEST)
+        )
+        rows += connection.execute(query).all()
+    return sorted(rows, key=lambda row: -row.at)[:LATEST]
 
 
 def _days(rows: Sequence[Any], at: float) -> list[tuple[int, int]]:

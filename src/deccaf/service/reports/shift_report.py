@@ -27,6 +27,8 @@ class MakerLoad:
     decided: int
     expected_loss: float
     price: float
+    answered: int = 0
+    """Of those used and decided: answers on cases that others hold, who were asked too."""
 
     @property
     def room(self) -> int | None:
@@ -56,7 +58,7 @@ def report_shift(connection: sa.Connection, shift_id: int, losses: LiveLosses) -
     roster = shifts.read_roster(connection, shift_id)
     a = t.assignments.c
     counted = sa.select(a.maker, a.state, sa.func.count(), sa.func.sum(a.expected_loss)).where(
-        a.shift_id == shift_id, a.state.in_(t.LIVE)
+        a.shift_id == shift_id, a.state.in_(t.HELD)
     )
     states: dict[str, dict[str, Any]] = {}
     for maker, state, count, loss in connection.execute(counted.group_by(a.maker, a.state)):
@@ -68,19 +70,24 @@ def report_shift(connection: sa.Connection, shift_id: int, losses: LiveLosses) -
             used=seat.used,
             absent=seat.away,
             active=seat.active,
-            decided=states.get(seat.maker, {}).get("decided", (0, 0))[0],
-            expected_loss=sum(loss for _, loss in states.get(seat.maker, {}).values()),
+            answered=seat.answered,
+            decided=sum(
+                states.get(seat.maker, {}).get(state, (0, 0))[0] for state in ("decided", t.ANSWERED)
+            ),
+            expected_loss=sum(
+                loss for state, (_, loss) in states.get(seat.maker, {}).items() if state != t.ANSWERED
+            ),
             price=seat.price,
         )
         for seat in roster
     ]
     means = losses.means(connection, shift_id)
-    cases = sum(load.used for load in makers)
+    cases = sum(seat.cases for seat in roster)
     return ShiftReport(
         shift=shift_id,
         waiting=case_records.waiting_count(connection),
         assigned=cases,
-        decided=sum(load.decided for load in makers),
+        decided=sum(load.decided - load.answered for load in makers),
         expected_cost=sum(load.expected_loss for load in makers),
         machine_cost=cases * means[MACHINE] if cases and MACHINE in means else None,
         random_cost=_random_cost(means, makers),
@@ -90,8 +97,8 @@ def report_shift(connection: sa.Connection, shift_id: int, losses: LiveLosses) -
 
 def _random_cost(means: dict[str, float], makers: list[MakerLoad]) -> float | None:
     """What the loads would cost if they were dealt at random; None where somebody's losses are not known."""
-    busy = [load for load in makers if load.used]
+    busy = [load for load in makers if load.used > load.answered]
     if not busy or any(load.maker not in means for load in busy):
         return None
     average_case = [[means[load.maker] for load in busy]]
-    return random_cost(average_case, [load.used for load in busy])
+    return random_cost(average_case, [load.used - load.answered for load in busy])

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -53,17 +54,20 @@ def cost_curves(connection: sa.Connection, model: Model) -> list[CostCurve]:
     costs = model.system.costs_
     if costs.columns:
         return []  # one curve would mix cases of unlike costs
-    a, d, c = t.assignments.c, t.decisions.c, t.cases.c
+    a, c = t.assignments.c, t.cases.c
     latest = sa.select(t.labels.c.case_id).order_by(t.labels.c.id.desc()).limit(LATEST).subquery()
-    query = (
-        sa.select(a.maker, a.expected_loss, d.decision, c.label)
-        .join_from(latest, t.cases, c.case_id == latest.c.case_id)
-        .join(t.assignments, sa.and_(a.case_id == c.case_id, a.state == "decided", a.method != "history"))
-        .join(t.decisions, d.case_id == c.case_id)
-    )
+    rows: list[Any] = []
+    for made, state in t.ANSWERS:
+        query = (
+            sa.select(a.maker, a.expected_loss, made.c.decision, c.label)
+            .join_from(latest, t.cases, c.case_id == latest.c.case_id)
+            .join(t.assignments, sa.and_(a.case_id == c.case_id, a.state == state, a.method != "history"))
+            .join(made, sa.and_(made.c.case_id == c.case_id, made.c.maker == a.maker))
+        )
+        rows += connection.execute(query).all()
     matrix, classes = costs.array()[0], {json.dumps(name): k for k, name in enumerate(costs.classes)}
     found: dict[str, list[tuple[float, float]]] = {}
-    for maker, expected, decision, truth in connection.execute(query):
+    for maker, expected, decision, truth in rows:
         if decision in classes and truth in classes:
             cost = float(matrix[classes[truth], classes[decision]])
             found.setdefault(maker, []).append((expected, cost))

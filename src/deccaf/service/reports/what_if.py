@@ -123,10 +123,10 @@ def read_day(connection: sa.Connection, shift_id: int) -> Day | None:
     if any(row.objective is not None for row in rows):
         objective = loss_matrix(connection, rows, makers, "aim")
     usable = np.isfinite(loss).any(axis=1)
-    seen = sum(seat.used for seat in roster)
+    seen = sum(seat.cases for seat in roster)
     expected = shifts.read_shift(connection, shift_id).expected_cases
     spent = float(sum(row.expected_loss for row in rows)) * seen / len(rows)
-    capacity = {seat.maker: 0 if seat.away else seat.capacity for seat in roster}
+    capacity = {seat.maker: 0 if seat.away else seat.free_for_cases for seat in roster}
     whole = max(expected or 0, seen)
     return Day(shift_id, makers, loss[usable], objective[usable], capacity, seen, whole, spent)
 

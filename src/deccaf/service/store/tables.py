@@ -28,8 +28,11 @@ _Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 LIVE = ("assigned", "claimed", "decided")
 """States of an assignment that still holds its case and its unit of capacity."""
-ENDED = ("returned", "expired", "released")
-"""States of an assignment that no longer does, and never will again."""
+ANSWERED = "answered"
+"""State of an assignment whose answer is not the case's decision, as others were asked too: it keeps its unit
+of capacity, and holds no case."""
+HELD = (*LIVE, ANSWERED)
+"""States of an assignment that takes a unit of capacity."""
 
 
 def _table(name: str, *parts: sa.Column[Any] | sa.Constraint | sa.Index) -> sa.Table:
@@ -187,7 +190,8 @@ assignments = _table(
     _at("claimed_until", nullable=True),
     _at("parked_until", nullable=True),
     sa.CheckConstraint(
-        "state IN ('assigned', 'claimed', 'decided', 'returned', 'expired', 'released')", name="state"
+        "state IN ('assigned', 'claimed', 'decided', 'returned', 'expired', 'released', 'answered')",
+        name="state",
     ),
     sa.CheckConstraint("propensity > 0 AND propensity <= 1", name="propensity"),
     sa.Index("ix_assignments_case", "case_id"),
@@ -233,6 +237,16 @@ for _name, _columns in {
         postgresql_where=_INDEXED,
     )
 
+IS_ANSWERED = sa.text("assignments.state = 'answered'")
+_ANSWERED = sa.text("state = 'answered'")
+sa.Index(
+    "ix_assignments_answered",
+    assignments.c.shift_id,
+    assignments.c.maker,
+    sqlite_where=_ANSWERED,
+    postgresql_where=_ANSWERED,
+)
+
 DECIDED_BY_LOT = sa.text("assignments.method = 'lot' AND assignments.state = 'decided'")
 _BY_LOT = sa.text("method = 'lot' AND state = 'decided'")
 sa.Index("ix_assignments_lot", assignments.c.case_id, sqlite_where=_BY_LOT, postgresql_where=_BY_LOT)
@@ -259,6 +273,37 @@ undone = _table(
     _at(),
     sa.Index("ix_undone_case", "case_id"),
 )
+
+opinions = _table(
+    "opinions",
+    _id(),
+    sa.Column("case_id", sa.Text, sa.ForeignKey("cases.case_id"), nullable=False),
+    sa.Column("assignment_id", _Id, nullable=False),
+    sa.Column("maker", sa.Text, nullable=False),
+    sa.Column("decision", sa.Text, nullable=False),
+    sa.Column("seconds", sa.Double),
+    _at(),
+    sa.Index("ix_opinions_case", "case_id"),
+    sa.Index("ix_opinions_maker", "maker", "at"),
+)
+"""Answers of people on cases that others were asked about too, beside the one that is the case's decision."""
+
+ANSWERS = ((decisions, "decided"), (opinions, ANSWERED))
+"""Where people's answers are, and the state of the assignment of each: what counts by person is in both."""
+
+second_opinions = _table(
+    "second_opinions",
+    sa.Column("case_id", sa.Text, sa.ForeignKey("cases.case_id"), primary_key=True),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("why", sa.Text, nullable=False),
+    sa.Column("machine_barred", sa.Boolean, nullable=False),
+    _at(),
+    sa.CheckConstraint("state IN ('wanted', 'open', 'lead', 'agreed', 'settled')", name="state"),
+    sa.CheckConstraint("why IN ('lot', 'loss', 'lead')", name="why"),
+    sa.Index("ix_second_opinions_state", "state", "at"),
+)
+"""Cases that more than one person is asked about, and how far that is: a lead wants it; somebody is asked; it
+is on the lead's list; two agreed; the lead has settled it."""
 
 labels = _table(
     "labels",
@@ -435,6 +480,7 @@ erasures = _table(
 )
 """Filled only while somebody's name is replaced, and empty again when that is committed."""
 
-APPEND_ONLY = ("history", "labels", "decisions", "undone", "activations", "pricings")
-"""Tables whose rows can be added but neither changed nor removed. A decision may move to `undone`, whole; and
+APPEND_ONLY = ("history", "labels", "decisions", "opinions", "undone", "activations", "pricings")
+"""Tables whose rows can be added but neither changed nor removed. A decision may move to `undone`, whole, an
+opinion to either of them; and
 the name of somebody who is erased gives way to a pseudonym, while nothing else changes (see `migrations`)."""

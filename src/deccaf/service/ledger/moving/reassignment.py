@@ -133,7 +133,9 @@ def _why(row: Any) -> str:
         return "nobody has it; a plan gives it out"
     if row.state == "claimed":
         return f"{row.maker} has it in hand"
-    return "it is decided already" if row.status == "decided" else "it was moved a moment ago; look again"
+    if row.status == "decided":
+        return "it is decided already"
+    return "it waits for the lead's word" if row.state is None else "it was moved a moment ago; look again"
 
 
 def _in_order(found: Weighed, wanted: Reassignment) -> Weighed:

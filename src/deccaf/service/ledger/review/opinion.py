@@ -45,7 +45,7 @@ def mode_for(connection: sa.Connection, case_id: str, maker: str, display: Displ
     query = (
         sa.select(s.name)
         .join_from(t.assignments, t.shifts, s.id == a.shift_id)
-        .where(a.case_id == case_id, a.maker == maker, a.state.in_(t.LIVE))
+        .where(a.case_id == case_id, a.maker == maker, a.state.in_(t.HELD))
     )
     return machine.mode(maker, connection.execute(query).scalar())
 

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from deccaf.service.errors import conflict, not_found
 from deccaf.service.ledger import assignments, case_records, claims, people, trail
 from deccaf.service.ledger.claims import UNDECIDED, Claim
+from deccaf.service.ledger.review import second
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
 
@@ -104,7 +105,8 @@ def add_note(
         raise not_found("case", case_id)
     if maker is not None:
         live = assignments.live_of(connection, case_id)
-        if live is None or live.maker != maker:
+        mine = live is not None and live.maker == maker
+        if not mine and second.answer_of(connection, case_id, maker) is None:
             raise conflict("not-assigned", f"case {case_id!r} is not assigned to {maker}")
     trail.record(connection, "note", at, actor, case_id, None, maker, text=text)
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 
 from deccaf.data.costs import MACHINE
+from deccaf.service.core import Service
 from deccaf.service.decide.arrivals import placed_json
 from deccaf.service.errors import RefusedError, invalid
 from deccaf.service.ledger import assignments, case_records, claims
 from deccaf.service.ledger.claims import Claim
-from deccaf.service.ledger.review import opinion, parking, undo
+from deccaf.service.ledger.review import opinion, parking, second, undo
 from deccaf.service.store.fields import MAKER, Class, Maker, Strict
 from deccaf.service.store.keys import Actor
 from deccaf.service.web.api.case_json import case_json
@@ -75,26 +78,51 @@ class NextCase(Strict):
     expert: Maker | None = None
 
 
-@router.post("/queue/next", responses={204: {"description": "Nothing is assigned to you now."}})
-async def next_case(
-    wanted: NextCase, request: Request, here: Here, who: LeadOrReviewer, key: IdempotencyKey = None
-) -> Response:
-    """Claim the next case; an open claim is given again. A claim that runs out goes to somebody else."""
-    me = _expert(who, wanted.expert)
+@dataclass(frozen=True)
+class Work:
+    """A change that somebody makes about their own queue, or a lead for them."""
 
-    def change(connection: sa.Connection, at: float) -> dict[str, Any] | None:
-        claim = claims.claim_next(connection, me, who, at, here.claim_seconds)
+    request: Request
+    here: Service
+    who: Actor
+    key: str | None
+
+    async def do(
+        self, me: str, change: Callable[[sa.Connection, str, float], dict[str, Any] | None], status: int = 200
+    ) -> Response:
+        """Make the change for somebody once, whatever is sent again, and answer."""
+        call = await call_of(self.request, self.who, self.key)
+        return send(await self.here.change(call, lambda c, at: change(c, me, at), status))
+
+
+async def _work(request: Request, here: Here, who: LeadOrReviewer, key: IdempotencyKey = None) -> Work:
+    return Work(request, here, who, key)
+
+
+async def _work_of_anyone(request: Request, here: Here, who: Anyone, key: IdempotencyKey = None) -> Work:
+    return Work(request, here, who, key)
+
+
+Mine = Annotated[Work, Depends(_work)]
+"""What all routes of a reviewer share."""
+
+
+@router.post("/queue/next", responses={204: {"description": "Nothing is assigned to you now."}})
+async def next_case(wanted: NextCase, work: Mine) -> Response:
+    """Claim the next case; an open claim is given again. A claim that runs out goes to somebody else."""
+
+    def change(connection: sa.Connection, me: str, at: float) -> dict[str, Any] | None:
+        claim = claims.claim_next(connection, me, work.who, at, work.here.claim_seconds)
         if claim is None:
             return None
-        reviewer = Actor(who.key_id, "reviewer", me)
+        reviewer = Actor(work.who.key_id, "reviewer", me)
         case = case_records.read_case(connection, claim.case_id, reviewer)
         says = None if case.live is None else case.live.machine_says
         machine = opinion.visible(connection, claim.case_id, me, says)
         until = as_time(claim.claimed_until)
         return {**case_json(case, reviewer), "claimed_until": until, "machine": machine}
 
-    answer = await here.change(await call_of(request, who, key), change)
-    return send(answer)
+    return await work.do(_expert(work.who, wanted.expert), change)
 
 
 @router.get("/queue")
@@ -117,162 +145,105 @@ def my_queue(here: Here, who: LeadOrReviewer, expert: OnBehalf = None, limit: Li
 
 @router.post("/cases/{case_id:path}/decision")
 async def decide(
-    case_id: CasePath, wanted: Decision, request: Request, here: Here, who: Anyone, key: IdempotencyKey = None
+    case_id: CasePath, wanted: Decision, work: Annotated[Work, Depends(_work_of_anyone)]
 ) -> Response:
     """Decide a case that is yours; once.
 
     `let_through` says that a reject is let through by lot (see `[labels] let_through`): act as if the case
     had been accepted, and send its label when it is known.
     """
-    me = MACHINE if who.role == "machine" else _expert(who, wanted.expert)
+    who = work.who
 
-    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
-        decision = known_class(wanted.decision, classes_of(here))
+    def change(connection: sa.Connection, me: str, at: float) -> dict[str, Any]:
+        decision = known_class(wanted.decision, classes_of(work.here))
         chance = claims.decide(connection, case_id, me, decision, wanted.seconds, who, at)
         answer = {"case_id": case_id, "status": "decided", "maker": me, "decision": wanted.decision}
+        if who.role == "lead" and second.answer_of(connection, case_id, me) is not None:
+            answer["status"] = "assigned"  # others are asked too, which nobody who is asked should know
         return answer if chance is None else {**answer, "let_through": True}
 
-    return send(await here.change(await call_of(request, who, key), change))
+    return await work.do(MACHINE if who.role == "machine" else _expert(who, wanted.expert), change)
 
 
 @router.post("/cases/{case_id:path}/first-answer")
-async def answer_first(
-    case_id: CasePath,
-    wanted: FirstAnswer,
-    request: Request,
-    here: Here,
-    who: LeadOrReviewer,
-    key: IdempotencyKey = None,
-) -> Response:
+async def answer_first(case_id: CasePath, wanted: FirstAnswer, work: Mine) -> Response:
     """Where the machine is shown after the first answer: say yours, and see what it would decide."""
-    me = _expert(who, wanted.expert)
 
-    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
-        decision = known_class(wanted.decision, classes_of(here))
-        opinion.answer_first(connection, case_id, me, decision, who, at)
+    def change(connection: sa.Connection, me: str, at: float) -> dict[str, Any]:
+        decision = known_class(wanted.decision, classes_of(work.here))
+        opinion.answer_first(connection, case_id, me, decision, work.who, at)
         live = assignments.live_of(connection, case_id)
-        says = None if live is None else live.machine_says
+        machine = opinion.visible(connection, case_id, me, None if live is None else live.machine_says)
         first = opinion.first_answer(connection, case_id, me)
-        return {
-            "case_id": case_id,
-            "first": first,
-            "machine": opinion.visible(connection, case_id, me, says),
-        }
+        return {"case_id": case_id, "first": first, "machine": machine}
 
-    return send(await here.change(await call_of(request, who, key), change))
+    return await work.do(_expert(work.who, wanted.expert), change)
 
 
 @router.post("/cases/{case_id:path}/hand-back")
-async def hand_back(
-    case_id: CasePath,
-    wanted: HandBack,
-    request: Request,
-    here: Here,
-    who: LeadOrReviewer,
-    key: IdempotencyKey = None,
-) -> Response:
+async def hand_back(case_id: CasePath, wanted: HandBack, work: Mine) -> Response:
     """Give a case back; it goes to the next best with room, or waits."""
-    me = _expert(who, wanted.expert)
 
-    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
-        placed = claims.hand_back(connection, case_id, me, wanted.reason, who, at, here.rng)
-        if placed is None or who.role == "reviewer":
+    def change(connection: sa.Connection, me: str, at: float) -> dict[str, Any]:
+        placed = claims.hand_back(connection, case_id, me, wanted.reason, work.who, at, work.here.rng)
+        if placed is None or work.who.role == "reviewer":
             return {"case_id": case_id, "status": "waiting" if placed is None else "assigned"}
         return placed_json(placed, None, None)
 
-    return send(await here.change(await call_of(request, who, key), change))
+    return await work.do(_expert(work.who, wanted.expert), change)
 
 
 @router.post("/cases/{case_id:path}/undo")
-async def undo_decision(
-    case_id: CasePath,
-    wanted: Named,
-    request: Request,
-    here: Here,
-    who: LeadOrReviewer,
-    key: IdempotencyKey = None,
-) -> Response:
+async def undo_decision(case_id: CasePath, wanted: Named, work: Mine) -> Response:
     """Take back your last decision, for ten minutes: the case is in your hands again, both stay on record."""
-    me = _expert(who, wanted.expert)
 
-    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
-        return _claim(undo.undo(connection, case_id, me, who, at, here.claim_seconds))
+    def change(connection: sa.Connection, me: str, at: float) -> dict[str, Any]:
+        return _claim(undo.undo(connection, case_id, me, work.who, at, work.here.claim_seconds))
 
-    return send(await here.change(await call_of(request, who, key), change))
+    return await work.do(_expert(work.who, wanted.expert), change)
 
 
 @router.post("/cases/{case_id:path}/park")
-async def park(
-    case_id: CasePath,
-    wanted: HandBack,
-    request: Request,
-    here: Here,
-    who: LeadOrReviewer,
-    key: IdempotencyKey = None,
-) -> Response:
+async def park(case_id: CasePath, wanted: HandBack, work: Mine) -> Response:
     """Put a case aside: it stays yours, and does not come up again before you take it up or a day is over."""
-    me = _expert(who, wanted.expert)
 
-    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
-        until = parking.park(connection, case_id, me, wanted.reason, who, at)
+    def change(connection: sa.Connection, me: str, at: float) -> dict[str, Any]:
+        until = parking.park(connection, case_id, me, wanted.reason, work.who, at)
         return {"case_id": case_id, "status": "assigned", "parked_until": as_time(until)}
 
-    return send(await here.change(await call_of(request, who, key), change))
+    return await work.do(_expert(work.who, wanted.expert), change)
 
 
 @router.post("/cases/{case_id:path}/take-up")
-async def take_up(
-    case_id: CasePath,
-    wanted: Named,
-    request: Request,
-    here: Here,
-    who: LeadOrReviewer,
-    key: IdempotencyKey = None,
-) -> Response:
+async def take_up(case_id: CasePath, wanted: Named, work: Mine) -> Response:
     """Take a case of your queue in hand, parked or not; the one that you had goes back to your queue."""
-    me = _expert(who, wanted.expert)
 
-    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
-        return _claim(parking.take_up(connection, case_id, me, who, at, here.claim_seconds))
+    def change(connection: sa.Connection, me: str, at: float) -> dict[str, Any]:
+        return _claim(parking.take_up(connection, case_id, me, work.who, at, work.here.claim_seconds))
 
-    return send(await here.change(await call_of(request, who, key), change))
+    return await work.do(_expert(work.who, wanted.expert), change)
 
 
 @router.post("/cases/{case_id:path}/extend")
-async def extend(
-    case_id: CasePath,
-    wanted: Named,
-    request: Request,
-    here: Here,
-    who: LeadOrReviewer,
-    key: IdempotencyKey = None,
-) -> Response:
+async def extend(case_id: CasePath, wanted: Named, work: Mine) -> Response:
     """More time for the case in hand, counted from now."""
-    me = _expert(who, wanted.expert)
 
-    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
-        return _claim(parking.extend(connection, case_id, me, who, at, here.claim_seconds))
+    def change(connection: sa.Connection, me: str, at: float) -> dict[str, Any]:
+        return _claim(parking.extend(connection, case_id, me, work.who, at, work.here.claim_seconds))
 
-    return send(await here.change(await call_of(request, who, key), change))
+    return await work.do(_expert(work.who, wanted.expert), change)
 
 
 @router.post("/cases/{case_id:path}/note", status_code=201)
-async def add_note(
-    case_id: CasePath,
-    wanted: Note,
-    request: Request,
-    here: Here,
-    who: LeadOrReviewer,
-    key: IdempotencyKey = None,
-) -> Response:
+async def add_note(case_id: CasePath, wanted: Note, work: Mine) -> Response:
     """Write something down about a case, in its trail: a reviewer about their own, a lead about any."""
-    me = wanted.expert if who.role == "lead" else _expert(who, wanted.expert)
+    by = wanted.expert if work.who.role == "lead" else _expert(work.who, wanted.expert)
 
-    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
-        parking.add_note(connection, case_id, me, wanted.text, who, at)
-        return {"case_id": case_id, "by": me, "text": wanted.text}
+    def change(connection: sa.Connection, me: str, at: float) -> dict[str, Any]:
+        parking.add_note(connection, case_id, by, wanted.text, work.who, at)
+        return {"case_id": case_id, "by": by, "text": wanted.text}
 
-    return send(await here.change(await call_of(request, who, key), change, 201))
+    return await work.do(by or "", change, 201)
 
 
 def _claim(claim: Claim) -> dict[str, Any]:

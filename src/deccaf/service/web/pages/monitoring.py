@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from pydantic import ValidationError
 
 from deccaf.service.errors import invalid
+from deccaf.service.ledger.trail import Event
 from deccaf.service.monitor import alerts, checks, daily, windows
 from deccaf.service.monitor.daily import Series
 from deccaf.service.monitor.health import DAY, HealthReport
@@ -41,6 +43,8 @@ def watch(here: Here, visitor: LeadHere) -> Response:
         "watch.html",
         visitor,
         report=report,
+        alerts=report.alerts_with(visitor.called),
+        said=partial(_said, visitor),
         limit=limits.drift,
         limits=limits,
         series=_shown(series),
@@ -116,6 +120,15 @@ def _finding(report: HealthReport) -> str:
     if not odd:
         return f"Today's {report.cases:,} cases look like those the model was trained on"
     return f"{', '.join(odd[:3])} no longer {'looks' if len(odd) == 1 else 'look'} as in training"
+
+
+def _said(visitor: Visitor, event: Event) -> str:
+    """What the trail says of an alert, with people as they are called on pages."""
+    name = str(event.data.get("alert", ""))
+    text, who = str(event.data.get("said", name)), name.removeprefix("errors ")
+    if who == name or not (text == name or text.startswith(f"{who} ")):
+        return text
+    return text.replace(who, visitor.called(who), 1) if text != name else f"errors {visitor.called(who)}"
 
 
 def _people(report: HealthReport, visitor: Visitor) -> list[ErrorBar]:

@@ -16,7 +16,7 @@ from deccaf.service.core import Service
 from deccaf.service.errors import RefusedError, invalid
 from deccaf.service.ledger import assignments, claims, people
 from deccaf.service.ledger.claims import WorkDay
-from deccaf.service.ledger.review import opinion, parking, undo
+from deccaf.service.ledger.review import lead_word, opinion, parking, undo
 from deccaf.service.ledger.review.parking import ParkedCase
 from deccaf.service.store.fields import MAKER
 from deccaf.service.web.common import Here, classes_of, known_class
@@ -69,7 +69,8 @@ class Bench:
 def queue(here: Here, visitor: AnyoneHere, expert: str | None = WhoseQueue) -> Response:
     """The case in hand, or the way to the next one. A lead chooses whose queue to look at."""
     if visitor.is_lead and expert is None:
-        return page("queues.html", visitor, queues=here.read(claims.queue_lengths))
+        lengths, listed = here.read(lambda c: (claims.queue_lengths(c), lead_word.waiting_for_lead(c)))
+        return page("queues.html", visitor, queues=lengths, opinions=listed)
     me, at = _whose(visitor, expert), time.time()
     bench = here.read(lambda connection: _bench(connection, me, at))
     look, day = None, bench.day

@@ -15,6 +15,7 @@ from deccaf.service.core import Service
 from deccaf.service.errors import invalid, not_found
 from deccaf.service.jobs.learning import read_config
 from deccaf.service.ledger import case_records, claims, letting, roster, shifts
+from deccaf.service.ledger.review import lead_word
 from deccaf.service.ledger.roster import RosterChange
 from deccaf.service.ledger.shifts import Shift
 from deccaf.service.monitor.alerts import acknowledged
@@ -24,9 +25,9 @@ from deccaf.service.reports.letting_report import report_letting
 from deccaf.service.reports.shift_report import MakerLoad, ShiftReport, report_shift
 from deccaf.service.reports.what_if import ask
 from deccaf.service.web.common import Here
-from deccaf.service.web.pages.access import AnyoneHere, LeadHere, checked_form
+from deccaf.service.web.pages.access import AnyoneHere, LeadHere, Visitor, checked_form
 from deccaf.service.web.pages.render import PageRoute, go, page
-from deccaf.service.web.pages.words import versus
+from deccaf.service.web.pages.words import count, versus
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -58,13 +59,13 @@ def today(here: Here, visitor: AnyoneHere) -> Response:
         return go("/queue")
     if here.read(steps_left):
         return go("/setup")
-    return page("today.html", visitor, letting=here.read(_letting), **_numbers(here))
+    return page("today.html", visitor, letting=here.read(_letting), **_numbers(here, visitor))
 
 
 @router.get("/today/numbers")
 def numbers(here: Here, visitor: LeadHere) -> Response:
     """The part of the page that moves."""
-    return page("today_numbers.html", visitor, **_numbers(here))
+    return page("today_numbers.html", visitor, **_numbers(here, visitor))
 
 
 @router.get("/what-if")
@@ -128,9 +129,9 @@ def _letting(connection: sa.Connection) -> str:
     return report_letting(connection, read_config(connection)).price_in_words
 
 
-def _numbers(here: Service) -> dict[str, Any]:
+def _numbers(here: Service, visitor: Visitor) -> dict[str, Any]:
     """What the templates of the page need."""
-    at, model, alerts = time.time(), here.models.active, here.monitor.report.alerts
+    at, model, alerts = time.time(), here.models.active, here.monitor.report.alerts_with(visitor.called)
 
     def look(connection: sa.Connection) -> tuple[int, Shift | None, ShiftReport | None, dict[str, float]]:
         waiting, current = case_records.waiting_count(connection), shifts.current_shift(connection, at)
@@ -141,6 +142,7 @@ def _numbers(here: Service) -> dict[str, Any]:
         return waiting, shift, day, claims.mean_seconds(connection, shift.starts_at)
 
     waiting, shift, day, pace = here.read(look)
+    alerts = [*_for_the_lead(here.read(lead_word.waiting_for_lead)), *alerts]
     seen = here.read(acknowledged) if alerts else {}
     if shift is None or day is None:
         return {
@@ -186,6 +188,14 @@ def _loss(day: ShiftReport) -> list[Alert]:
     compared = versus(day.expected_cost, day.machine_cost, "the machine alone")
     todo = "Lower what is given out by lot, or what people must get; then plan again."
     return [Alert("cost", f"What was given out today costs {compared}", todo)]
+
+
+def _for_the_lead(listed: int) -> list[Alert]:
+    """An alert where cases wait for the lead's word."""
+    if not listed:
+        return []
+    finding = f"{count(listed, 'case')} {'waits' if listed == 1 else 'wait'} for your word"
+    return [Alert("second opinions", finding, "Open Second opinions under Queues.")]
 
 
 def _overload(waiting: int, makers: list[MakerLoad]) -> list[Alert]:

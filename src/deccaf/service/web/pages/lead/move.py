@@ -15,6 +15,7 @@ from deccaf.service.ledger import shifts
 from deccaf.service.ledger.moving import absence, priority, reassignment
 from deccaf.service.ledger.moving.priority import Priority
 from deccaf.service.ledger.moving.reassignment import Reassignment
+from deccaf.service.ledger.review import second
 from deccaf.service.web.common import Here
 from deccaf.service.web.pages.access import LeadHere, checked_form
 from deccaf.service.web.pages.render import PageRoute, go, page
@@ -34,6 +35,10 @@ async def preview(request: Request, here: Here, visitor: LeadHere) -> Response:
     if form.get("do") == "priority":
         wanted = _checked(Priority, {"case_ids": _ids(form), "priority": form.get("priority")})
         await here.writer.run(lambda c: priority.set_priority(c, wanted, visitor.actor, time.time()))
+        return go(_back(form))
+    if form.get("do") == "second":
+        ids = _ids(form)
+        await here.writer.run(lambda c: second.want(c, ids, visitor.actor, time.time()))
         return go(_back(form))
     move = _move(form)
     found = here.read(lambda connection: reassignment.preview(connection, move))

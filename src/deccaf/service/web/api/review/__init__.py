@@ -1,0 +1,1 @@
+"""Routes about how cases are reviewed: second opinions."""
