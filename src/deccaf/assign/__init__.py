@@ -15,20 +15,31 @@ there is no plan), `verify`.
 `forecast` and bid prices.
 """
 
-from deccaf.assign.constrained.constraints import Balance, GroupBand, HandlingMinutes, RandomQuota, Reviewers
-from deccaf.assign.constrained.opinions import Opinions
-from deccaf.assign.constrained.random_quota import RandomDraw
-from deccaf.assign.constrained.solver import (
-    ConstrainedPlan,
-    ConstraintPrice,
-    solve_constrained,
-    solve_constrained_problem,
-)
+from typing import TYPE_CHECKING
+
 from deccaf.assign.problem import Assignment, AssignmentProblem
 from deccaf.assign.solve import solve, solve_batches, solve_problem
-from deccaf.assign.stream.assigner import Regret, Routed, StreamAssigner
-from deccaf.assign.stream.forecast import Forecast
 from deccaf.assign.verify import verify
+from deccaf.optional import lazy_names
+
+if TYPE_CHECKING:
+    from deccaf.assign.constrained.constraints import (
+        Balance,
+        GroupBand,
+        HandlingMinutes,
+        RandomQuota,
+        Reviewers,
+    )
+    from deccaf.assign.constrained.opinions import Opinions
+    from deccaf.assign.constrained.random_quota import RandomDraw
+    from deccaf.assign.constrained.solver import (
+        ConstrainedPlan,
+        ConstraintPrice,
+        solve_constrained,
+        solve_constrained_problem,
+    )
+    from deccaf.assign.stream.assigner import Regret, Routed, StreamAssigner
+    from deccaf.assign.stream.forecast import Forecast
 
 __all__ = [
     "Assignment",
@@ -53,3 +64,16 @@ __all__ = [
     "solve_problem",
     "verify",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "deccaf.assign.constrained.constraints": "Balance GroupBand HandlingMinutes RandomQuota Reviewers",
+        "deccaf.assign.constrained.opinions": "Opinions",
+        "deccaf.assign.constrained.random_quota": "RandomDraw",
+        "deccaf.assign.constrained.solver": "ConstrainedPlan ConstraintPrice "
+        "solve_constrained solve_constrained_problem",
+        "deccaf.assign.stream.assigner": "Regret Routed StreamAssigner",
+        "deccaf.assign.stream.forecast": "Forecast",
+    },
+)
