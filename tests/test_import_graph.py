@@ -18,6 +18,7 @@ LEVELS = [
     {"models", "assign", "evaluate", "simulate"},
     {"planning"},
     {"policies"},
+    {"fitted"},
     {"estimator"},
     {"report"},
     {"backtest"},

@@ -120,7 +120,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> tuple[DeCCaF, Path]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes at which 1,200 cases are many."""
-    monkeypatch.setattr("deccaf.estimator.CELLS", 64 * 60)
+    monkeypatch.setattr("deccaf.fitted.CELLS", 64 * 60)
     monkeypatch.setattr(planner, "IN_MEMORY", 1500)
     monkeypatch.setattr(scan, "FITS", 10**9)
 
@@ -188,7 +188,7 @@ def test_many_losses_of_a_file_go_to_a_temporary_folder(
 ) -> None:
     model, cases = desk
     limits = Capacity.of(dict.fromkeys(model.experts_, 70))
-    monkeypatch.setattr("deccaf.estimator.LARGE", 1000)
+    monkeypatch.setattr("deccaf.fitted.LARGE", 1000)
     plan = model.assign(cases, limits)
     assert isinstance(plan, LargePlan)
     folder = plan.scored.loss.parts[0].parent

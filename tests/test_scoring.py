@@ -14,6 +14,7 @@ from deccaf.errors import ConfigError, DataError
 from deccaf.models.trees import boosting
 from deccaf.models.trees import expert_scorer as scoring
 from deccaf.models.trees.expert_scorer import ExpertScorer
+from deccaf.models.trees.stored_trees import StoredTrees
 
 Array = NDArray[np.float64]
 EXPERT = 6
@@ -128,6 +129,9 @@ def test_same_as_one_predict_per_expert(kind: str) -> None:
     scorer = ExpertScorer(booster, EXPERT, values, threads=2)
     expected = by_passes(booster, cases, values, raw_score=True)
     np.testing.assert_allclose(scorer.raw(cases), expected, rtol=0, atol=1e-9)
+    stored = StoredTrees(booster.model_to_string())
+    rows = np.column_stack([cases, np.arange(len(cases)) % 14])
+    assert np.array_equal(stored._raw(rows), booster.predict(rows, raw_score=True)), "walked, to the last bit"
     if kind != "regression":
         np.testing.assert_allclose(scorer.probabilities(cases), by_passes(booster, cases, values), atol=1e-9)
 

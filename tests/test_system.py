@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import check_estimator
 
-from deccaf import Capacity, Cases, Costs, DeCCaF, Decisions, History, Schema, estimator
+from deccaf import Capacity, Cases, Costs, DeCCaF, Decisions, History, Schema, fitted
 from deccaf.data.costs import expected_loss
 from deccaf.errors import CapacityError, ConfigError, DataError, DeccafWarning
 from models_world import World, make_world
@@ -82,7 +82,7 @@ def test_scoring_in_chunks_gives_the_same_numbers(
 ) -> None:
     X = new_cases(world)
     whole = model.expected_loss(X)
-    monkeypatch.setattr(estimator, "CELLS", 7 * 16)
+    monkeypatch.setattr(fitted, "CELLS", 7 * 16)
     np.testing.assert_allclose(model.expected_loss(X), whole, rtol=1e-12)
     assert model.expected_loss(X.iloc[:0]).shape == (0, 5)
 

@@ -2,75 +2,40 @@
 
 from __future__ import annotations
 
-import copy
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from pathlib import Path
-from typing import Any, Literal, Self
+from collections.abc import Callable
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-import deccaf
-from deccaf.assign import Opinions, solve
-from deccaf.assign.exact.scan import passes_on
-from deccaf.cluster import Workers, workers_of
-from deccaf.data.capacity import Capacity
-from deccaf.data.cases import Cases
-from deccaf.data.config import Config, ConstraintsTable, LabelsTable, WaitingTable
-from deccaf.data.costs import MACHINE, Costs, machine_losses, review_costs
+from deccaf.data.config import Config
+from deccaf.data.costs import MACHINE, Costs
 from deccaf.data.decisions import Decisions
-from deccaf.data.frames import as_pandas, default_names, read_input, same_kind
-from deccaf.data.history import History, per_row
+from deccaf.data.frames import as_pandas, default_names, read_input
+from deccaf.data.history import History
 from deccaf.data.learnable import learnable
-from deccaf.data.names import names_of
-from deccaf.data.schema import Columns, Schema
-from deccaf.data.sources import sources
+from deccaf.data.schema import Columns
 from deccaf.data.values import class_codes
-from deccaf.errors import ConfigError, DataError, ModelFileError, did_you_mean, show
+from deccaf.errors import DataError, show
 from deccaf.evaluate.audit import audit
-from deccaf.evaluate.drift import Comparison
-from deccaf.evaluate.people import People
 from deccaf.evaluate.training import training_facts
+from deccaf.fitted import FittedTeam, as_tuple, is_array
 from deccaf.models.blending.holdout import described, holdouts
-from deccaf.models.decisions.model import DecisionModel
-from deccaf.models.methods import METHODS, Learned, Scores, Settings, learn
-from deccaf.models.model_file import read_model_file, write_model_file
-from deccaf.models.protocols import CasePart, DecisionPart
-from deccaf.models.texts.spaces import encoded, spaces_from_dict, spaces_to_dict, with_spaces
-from deccaf.planning.constraints import needs_opinions, read_constraints, read_table
-from deccaf.planning.explain import Explanation, explain_case
-from deccaf.planning.intake import Chunk, Intake, stacked
-from deccaf.planning.intervals import can_tell, loss_intervals, plan_ends
-from deccaf.planning.large import LargePlan
-from deccaf.planning.onboarding import Stakes, best_others, propose
-from deccaf.planning.plan import Plan
-from deccaf.planning.planner import make_plan, roster_notes
-from deccaf.planning.scored import Parts, Scored, no_scores, trusted
-from deccaf.planning.scratch import Scratch, check_room, fingerprint, open_scratch, stamps
-from deccaf.planning.terms import Terms
-from deccaf.planning.waiting import Waits, read_waits
-from deccaf.planning.what_if import Scenario, WhatIf, WhatIfs, what_ifs
+from deccaf.models.methods import Learned, Settings, learn
+from deccaf.models.texts.spaces import encoded, with_spaces
+from deccaf.planning.intake import stacked
 from deccaf.progress import Step, silent
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-CELLS = 4_000_000
-"""Losses (cases x makers), or features, that are scored at once."""
-LARGE = 125_000_000
-"""Losses of a file of cases beyond which they are kept in files: a gigabyte."""
 
-
-class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class DeCCaF(ClassifierMixin, TransformerMixin, FittedTeam, BaseEstimator):  # type: ignore[misc]
     """Learn from history how likely everyone is to be right about what; plan who decides new cases.
 
     Parameters
@@ -108,33 +73,6 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
     pace_ : decisions an hour, by expert, where the log has seconds
     training_ : facts about the history, for a file or a person
     """
-
-    def __init__(
-        self,
-        costs: Costs | None = None,
-        *,
-        method: str = "deccaf",
-        budget: str = "quick",
-        review_cost: float | Mapping[str, float] = 0.0,
-        half_life: Any = None,
-        categorical: Sequence[str] = (),
-        columns: Columns | None = None,
-        selective: Literal["positive"] | Sequence[int | str] = (),
-        case_parts: Sequence[str | CasePart] = ("logistic", "boosted"),
-        decision_parts: Sequence[str | DecisionPart] = ("rates", "pooled", "boosted"),
-        seed: int = 0,
-    ) -> None:
-        self.costs = costs
-        self.method = method
-        self.budget = budget
-        self.review_cost = review_cost
-        self.half_life = half_life
-        self.categorical = categorical
-        self.columns = columns
-        self.selective = selective
-        self.case_parts = case_parts
-        self.decision_parts = decision_parts
-        self.seed = seed
 
     def fit(
         self,
@@ -205,74 +143,9 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
             config.costs.build(),
             review_cost=config.costs.review_cost,
             columns=config.columns,
-            selective=_as_tuple(config.labels.selective),
-            **{name: _as_tuple(value) for name, value in config.model.model_dump().items()},
+            selective=as_tuple(config.labels.selective),
+            **{name: as_tuple(value) for name, value in config.model.model_dump().items()},
         )
-
-    def with_costs(self, costs: Costs, review_cost: float | Mapping[str, float] | None = None) -> Self:
-        """The same fitted model with other costs: nothing is learned anew."""
-        check_is_fitted(self)
-        if costs.classes != self.costs_.classes:
-            raise ConfigError(
-                f"costs: classes {list(costs.classes)}, but the model knows {list(self.costs_.classes)}"
-            )
-        if not self.learned_.any_costs and costs.to_dict() != self.costs_.to_dict():
-            raise ConfigError(
-                f"costs: a model of method {self.method!r} is trained for its costs; fit it again with these"
-            )
-        other = copy.copy(self)
-        other.costs = other.costs_ = costs
-        if review_cost is not None:
-            other.review_cost = review_cost
-        other._check_settings()
-        return other
-
-    def observe(self, X: Any, y: ArrayLike, *, expert: Any, decision: Any) -> Self:
-        """The same model after a few more decisions on cases with a known truth; nothing is fitted again.
-
-        A newcomer counts at once: what was learned of the team is what is expected of them beforehand, and
-        each decision moves it. One row of X, truth, expert and decision each. Decisions of somebody whom the
-        model was fitted on must be new ones.
-        """
-        _, features, _ = self._read(X)
-        rows = len(features)
-        truth, said = self._codes(y, rows, "y"), self._codes(decision, rows, "decision")
-        who = per_row(expert, rows, "expert")
-        assert who is not None
-        other = copy.copy(self)
-        other.learned_ = self.learned_.observed(features, truth, names_of(who).tolist(), said)
-        other.experts_ = other.learned_.experts
-        return other
-
-    def onboard(
-        self,
-        X: Any,
-        y: ArrayLike,
-        expert: str,
-        *,
-        new: Any = None,
-        capacity: Capacity | Mapping[str, int] | None = None,
-        count: int = 10,
-    ) -> pd.DataFrame:
-        """Which of these labelled cases tell most about a newcomer, under the costs and the plan.
-
-        `new` are the cases to plan (by default the same), `capacity` is the roster with the newcomer on it
-        (by default everybody that was learned from, without limits). One row per proposed case, the most
-        telling first: `case_id`, `label`, and `saves`, what knowing this answer and those before is expected
-        to save per 100 cases of the plan. `observe` then takes the answers.
-        """
-        ids, features, _ = self._read(X)
-        truth = self._codes(y, len(features), "y")
-        known = np.flatnonzero(truth >= 0)
-        team = self.learned_.decisions
-        if not isinstance(team, DecisionModel) or not len(known):
-            raise ConfigError(
-                "onboard: needs a model of method 'deccaf' that learned from decisions, and labelled cases"
-            )
-        stakes = self._stakes(X if new is None else new, expert, capacity)
-        found = propose(team, expert, features.iloc[known], truth[known], stakes, count)
-        rows = known[found.rows]
-        return pd.DataFrame({"case_id": ids[rows], "label": self.classes_[truth[rows]], "saves": found.saves})
 
     def predict_proba(self, X: Any) -> Array:
         """(cases, K): the chance of each truth."""
@@ -288,15 +161,6 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         """The same as `predict_decision`, as scikit-learn calls it."""
         return self.predict_decision(X)
 
-    def expected_loss(self, X: Any, experts: Sequence[str] | None = None) -> Any:
-        """Cases x makers: what it is expected to cost to let the machine, or each expert, decide.
-
-        The same kind of frame and the same index as X. `experts` asks for other people than those learned
-        from; anyone never seen is the team's average.
-        """
-        found = self.scored(X, self.experts_ if experts is None else experts)
-        return _like(X, pd.DataFrame(found.loss, columns=list(found.makers)), found.ids)
-
     def transform(self, X: Any) -> Array:
         """`expected_loss` as an array; `set_output` makes it a frame."""
         check_is_fitted(self)
@@ -307,327 +171,6 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         check_is_fitted(self)
         return np.array([MACHINE, *self.experts_], dtype=object)
 
-    def assign(
-        self,
-        X: Any,
-        capacity: Capacity | Mapping[str, int],
-        batch: Any = None,
-        *,
-        constraints: ConstraintsTable | Mapping[str, Any] | None = None,
-        waiting: WaitingTable | Mapping[str, Any] | None = None,
-        start: Any = None,
-        intervals: bool = True,
-        strict: bool = False,
-        time_limit: float = 60.0,
-        scratch: str | Path | None = None,
-        cluster: str | None = None,
-        step: Step = silent,
-    ) -> Plan:
-        """Say for every case who should decide it, within everyone's limits, at least expected cost.
-
-        X is a table, checked `Cases`, or the path of a file. The roster may name people never seen (the
-        team's average) and leave people out (they get nothing). `batch` names the batch of each case, whose
-        limits the capacity must have; `Cases` and files bring their own. `constraints` come beside the
-        limits, as a `[constraints]` table has them; `plan.constraints` tells what each costs. Where the cases
-        have `due` or `waiting_cost`, or `waiting` says as a `[waiting]` table does what waiting costs, the
-        plan says in which order everybody works, and the whole of errors and waiting is least; everybody
-        begins at `start` (where due times are dates: now, unless said). `intervals`
-        adds how sure the losses of people are. Cases unlike those learned from are named in
-        `plan.summary.warnings`, and with `strict` they are a `DriftError`. `step` hears what is being done.
-
-        The losses of a file, or folder of parquet files, of many cases are kept in files while the plan is
-        made (`deccaf.planning.LargePlan`): in a temporary folder, or in `scratch`, where they stay, so that
-        the next run of the same does not score again. The plan is the same as in memory.
-
-        With a `cluster` (`local:N`, or the address of a Dask scheduler, whose workers see `scratch`) its
-        workers score, and look through the losses for the solver; the plan is the same to the last bit.
-        """
-        asked = None if constraints is None else read_constraints(constraints)
-        urgency = None if waiting is None else read_table(waiting, WaitingTable, "waiting")
-        limits = capacity if isinstance(capacity, Capacity) else Capacity.of(capacity)
-        if cluster is not None and scratch is None:
-            raise ConfigError("cluster: needs scratch (--scratch), a folder that all workers see")
-        kept, held = self._scratch(X, limits, scratch, asked)
-        with workers_of(cluster) as workers, passes_on(workers):
-            scored, limits = self.believed(
-                X,
-                limits,
-                batch,
-                constraints=asked,
-                waiting=urgency,
-                strict=strict,
-                step=step,
-                scratch=kept,
-                workers=workers,
-            )
-            step("Planning")
-            plan = make_plan(
-                scored,
-                limits,
-                constraints=asked,
-                pace=self.pace_,
-                time_limit=time_limit,
-                seed=self.seed,
-                waiting=self.waits(urgency, asked, start),
-            )
-        if intervals:
-            plan = self._with_intervals(plan, X, step)
-        if isinstance(plan, LargePlan):
-            return plan.changed(held=held)
-        return replace(plan, table=_like(X, plan.table, scored.ids))
-
-    def _scratch(
-        self, X: Any, capacity: Capacity, given: str | Path | None, constraints: ConstraintsTable | None
-    ) -> tuple[Scratch | None, Any]:
-        """Where losses are kept, if there are too many for memory or a folder is given; and what holds it."""
-        twice = isinstance(X, str | Path) and not _read_once(X)
-        if given is None and (constraints is not None or not twice):
-            return None, None
-        if not twice:
-            raise ConfigError("scratch: is for cases in a file or folder, which can be read twice")
-        check_is_fitted(self)
-        experts = [name for name in capacity.makers if name != MACHINE]
-        cells = known_length(X) * (1 + len(experts))
-        if given is None and cells <= LARGE:
-            return None, None
-        mark = ""
-        if given is not None:
-            files = stamps([source.path for source in sources(X)])
-            costs = (self.costs_.to_dict(), self.review_costs(experts))
-            mark = fingerprint(deccaf.__version__, self.learned_.to_dict(), costs, experts, files, CELLS)
-        kept, held = open_scratch(given, mark, 1 + len(experts), len(self.classes_))
-        check_room(kept.folder, 8.0 * cells)
-        return kept, held
-
-    def what_if(
-        self,
-        X: Any,
-        capacity: Capacity | Mapping[str, int],
-        changes: Mapping[str, str],
-        batch: Any = None,
-        **options: Any,
-    ) -> WhatIf:
-        """The plan as it is and in one scenario; `changes` and `options` are those of `what_ifs`."""
-        return self.what_ifs(X, capacity, [changes], batch, **options).answers[0]
-
-    def what_ifs(
-        self,
-        X: Any,
-        capacity: Capacity | Mapping[str, int],
-        scenarios: Sequence[Mapping[str, str]],
-        batch: Any = None,
-        *,
-        constraints: ConstraintsTable | Mapping[str, Any] | None = None,
-        waiting: WaitingTable | Mapping[str, Any] | None = None,
-        start: Any = None,
-        strict: bool = False,
-        time_limit: float = 60.0,
-        step: Step = silent,
-    ) -> WhatIfs:
-        """The plan as it is, and in every scenario.
-
-        A scenario is changes by maker ("+10", "-5", or "40" to set it; people who are not on the roster come
-        to it) and by cost (`costs.false_positive`, `costs.review_cost`, ...: a number).
-        """
-        rules = None if constraints is None else read_constraints(constraints)
-        urgency = None if waiting is None else read_table(waiting, WaitingTable, "waiting")
-        limits = capacity if isinstance(capacity, Capacity) else Capacity.of(capacity)
-
-        def score(terms: Terms, experts: Sequence[str]) -> Scored:
-            model = self.with_costs(terms.costs, terms.review_cost)
-            scored = model.scored(X, experts, constraints=rules, waiting=urgency, step=step)
-            return _in_batches(trusted(scored, strict), batch)
-
-        return what_ifs(
-            score,
-            self.terms,
-            limits,
-            [Scenario({name: str(change) for name, change in asked.items()}) for asked in scenarios],
-            self.experts_,
-            constraints=rules,
-            pace=self.pace_,
-            time_limit=time_limit,
-            seed=self.seed,
-            waiting=self.waits(urgency, rules, start),
-        )
-
-    def waits(
-        self,
-        waiting: WaitingTable | None = None,
-        constraints: ConstraintsTable | None = None,
-        start: Any = None,
-    ) -> Callable[[Scored], Waits | None]:
-        """What waiting costs, as `make_plan` asks for it."""
-        return lambda scored: read_waits(scored, self.columns_, waiting, constraints, self.pace_, start)
-
-    def believed(
-        self,
-        X: Any,
-        capacity: Capacity | Mapping[str, int],
-        batch: Any = None,
-        *,
-        constraints: ConstraintsTable | None = None,
-        waiting: WaitingTable | None = None,
-        score: bool = True,
-        strict: bool = False,
-        step: Step = silent,
-        scratch: Scratch | None = None,
-        workers: Workers | None = None,
-    ) -> tuple[Scored, Capacity]:
-        """All that `make_plan` needs: what is believed of the cases, for the people of the roster.
-
-        Without `score` every loss is 0: enough to check that a plan exists.
-        """
-        limits = capacity if isinstance(capacity, Capacity) else Capacity.of(capacity)
-        experts = [name for name in limits.makers if name != MACHINE]
-        options: dict[str, Any] = {
-            "constraints": constraints,
-            "waiting": waiting,
-            "score": score,
-            "step": step,
-        }
-        scored = trusted(self.scored(X, experts, **options, scratch=scratch, workers=workers), strict)
-        notes = (*roster_notes(self.experts_, limits), *scored.notes)
-        return replace(_in_batches(scored, batch), notes=notes), limits
-
-    def scored(
-        self,
-        X: Any,
-        experts: Sequence[str],
-        *,
-        constraints: ConstraintsTable | None = None,
-        waiting: WaitingTable | None = None,
-        score: bool = True,
-        step: Step = silent,
-        scratch: Scratch | None = None,
-        workers: Workers | None = None,
-    ) -> Scored:
-        """What is believed about cases, chunk by chunk, ready for a plan.
-
-        With `scratch` losses go there, and may be made by the `workers` of a cluster.
-        """
-        extra = () if constraints is None else constraints.columns
-        extra = tuple(dict.fromkeys((*extra, *(() if waiting is None else waiting.columns))))
-        wants_opinions = constraints is not None and score and needs_opinions(constraints)
-        intake, parts, done, total = self._intake(extra), Parts(scratch=scratch), 0, known_length(X)
-        say = partial(step, "Scoring cases" if score else "Checking cases")
-        say(0, total)
-        found = self._scores(intake, X, experts, score, scratch, workers)
-        for chunk, scores in found:
-            parts.add(chunk, scores)
-            if wants_opinions:
-                parts.opinions.append(self._opinions(chunk, experts))
-            done += len(chunk)
-            say(done, total)
-        return parts.together((MACHINE, *experts), tuple(self.classes_.tolist()), intake, self.terms)
-
-    def explain(self, X: Any, plan: Plan | None = None, *, case: Any = None) -> Explanation:
-        """Why a case went (or would go) to whom: losses, prices, and the features behind the estimates.
-
-        `X` holds the case; `case` names it where X holds more than one. With the `plan` its prices and its
-        choice are explained, without it what would be best if everyone had room.
-        """
-        check_is_fitted(self)
-        one = self._intake().find(self._checked(X), case)
-        name = one.ids[0]
-        choice, experts = None, list(self.experts_)
-        if plan is not None:
-            choice = plan.about(name)
-            experts = [maker for maker in choice.prices if maker != MACHINE]
-        found, makers = self._score(one, experts), [MACHINE, *experts]
-        return explain_case(
-            self.learned_,
-            self.schema_,
-            one,
-            pd.Series(found.loss[0], index=makers),
-            pd.Series(found.objective[0], index=makers),
-            found.p[0],
-            self.classes_.tolist(),
-            self.costs_.array(one.amounts),
-            choice,
-        )
-
-    def comparison(self) -> Comparison:
-        """To compare cases that come one by one with those that were learned from."""
-        check_is_fitted(self)
-        return Comparison(self.training_.get("profile") or {})
-
-    def people(self) -> People:
-        """Everybody that was learned from: error rates with intervals, leaning, pace, where they are strong.
-
-        From the facts that the model file keeps of its training; `deccaf show` prints it.
-        """
-        check_is_fitted(self)
-        facts = self.training_
-        about = {
-            "method": self.method,
-            "cases": facts["cases"],
-            "without_label": facts["without_label"],
-            "classes": facts["class_shares"],
-            "time": facts.get("time"),
-            "costs": self.terms.to_dict(),
-            "features": [
-                {"name": one.name, "kind": one.kind, "levels": len(one.levels)}
-                for one in self.schema_.features
-            ],
-        }
-        return People.of(facts, self.classes_.tolist(), self.pace_, about)
-
-    def save(self, path: str | Path, key: bytes | None = None) -> None:
-        """Write a model file; with `key` it is signed, so that `load` can tell where it comes from."""
-        check_is_fitted(self)
-        write_model_file(
-            path,
-            {
-                "settings": _plain_settings(self.get_params(deep=False)),
-                "costs": self.costs_.to_dict(),
-                "classes": self.classes_.tolist(),
-                "columns": self.feature_names if hasattr(self, "feature_names_in_") else None,
-                "width": self.n_features_in_,
-                "pace": self.pace_ or None,
-                "roles": None
-                if self.columns is None
-                else self.columns.model_dump(mode="json", exclude_unset=True),
-                "learned": self.learned_.to_dict(),
-                **({"spaces": spaces_to_dict(self.schema_)} if self.schema_.spaces else {}),
-            },
-            schema=self.schema_.to_dict(),
-            training=self.training_,
-            deccaf_version=deccaf.__version__,
-            key=key,
-        )
-
-    @classmethod
-    def load(cls, path: str | Path, key: bytes | None = None) -> Self:
-        """Read a model file, checked before anything of it is used; nothing in it is executed.
-
-        With `key` the file must be signed with it.
-        """
-        found = read_model_file(path, key)
-        try:
-            return cls._rebuilt(found.model, found.manifest)
-        except ModelFileError as error:
-            raise ModelFileError(f"{path}: {error}") from error
-        except Exception as error:  # content that fits its sums but makes no model
-            raise ModelFileError(f"{path}: holds no usable model: {type(error).__name__}: {error}") from error
-
-    @classmethod
-    def _rebuilt(cls, data: Mapping[str, Any], manifest: Mapping[str, Any]) -> Self:
-        costs = Costs.from_dict(data["costs"])
-        model = cls(costs, **{name: _as_tuple(value) for name, value in data["settings"].items()})
-        model._check_settings()
-        model.costs_, model.classes_ = costs, np.array(data["classes"])
-        model.schema_ = spaces_from_dict(Schema.from_dict(manifest["schema"]), data.get("spaces") or {})
-        model.learned_ = Learned.from_dict(data["learned"])
-        model.experts_, model.training_ = model.learned_.experts, manifest["training"]
-        model.n_features_in_ = int(data["width"])
-        if data["columns"] is not None:
-            model.feature_names_in_ = np.array(data["columns"], dtype=object)
-        model.columns = None if data["roles"] is None else Columns(**data["roles"])
-        model.columns_ = model._roles()
-        model.pace_ = {str(name): float(value) for name, value in (data["pace"] or {}).items()}
-        return model
-
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
@@ -635,164 +178,10 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         tags.input_tags.categorical = True
         return tags
 
-    @property
-    def terms(self) -> Terms:
-        """What errors and reviews cost in plans of this model; `with_costs` changes it."""
-        check_is_fitted(self)
-        return Terms(self.costs_, self.review_cost)
-
-    def review_costs(self, experts: Sequence[str]) -> Array:
-        """What it costs to ask each of these people."""
-        return review_costs(self.review_cost, experts)
-
-    def _intake(self, extra: tuple[str, ...] = ()) -> Intake:
-        """How new cases are read: with every feature that the model was fitted on."""
-        check_is_fitted(self)
-        return Intake(
-            self.schema_,
-            self.costs_,
-            self.columns_,
-            self.feature_names,
-            _known_until(self.training_),
-            extra,
-            profiles=self.training_.get("profile"),
-            optional=tuple(set(self.columns_.waiting.values()) - set(self.schema_.names)),
-        )
-
-    def _with_intervals(self, plan: Plan, X: Any, step: Step) -> Plan:
-        """The plan with how sure the losses are: of people's cases, where the method can tell.
-
-        The cases are read once more, and only the makers that were chosen are asked.
-        """
-        low, high = np.full(len(plan), np.nan), np.full(len(plan), np.nan)
-        spread, ends, start = self.learned_.level_spread(), np.zeros(1), 0
-        if can_tell(self.learned_) and not _read_once(X):
-            for chunk in self._intake().chunks(self._checked(X), CELLS // 64):
-                rows = slice(start, start + len(chunk))
-                step("Intervals", start, len(plan))
-                low[rows], high[rows], at_ends = self._intervals(chunk, plan.part(rows), spread)
-                ends, start = ends + at_ends, start + len(chunk)
-            if spread is not None:
-                interval = (float(np.min(ends)), float(np.max(ends)))
-                plan = plan.summed(replace(plan.summary, cost_interval=interval))
-        return plan.extended(loss_low=low, loss_high=high)
-
-    def _intervals(
-        self, chunk: Chunk, plan: pd.DataFrame, spread: Array | None
-    ) -> tuple[Array, Array, Array]:
-        """Of some cases: the ends of each loss, and what they cost together at the ends of the level."""
-        alone = plan["reviewer_2"].isna() if "reviewer_2" in plan else True
-        maker = plan["maker"].where((plan["maker"] != MACHINE) & alone, None)
-        names = maker.astype(object).where(maker.notna(), None).tolist()
-        p, costs = plan[[f"p_{name}" for name in self.classes_.tolist()]].to_numpy(), self._costs(chunk)
-        low, high, by_truth = loss_intervals(
-            self.learned_, chunk.features, names, p, costs, self.review_costs
-        )
-        own = (plan["maker"] == MACHINE).to_numpy()
-        said = machine_losses(p, costs).argmin(axis=1)
-        each = np.broadcast_to(costs, (len(chunk), *costs.shape[1:]))
-        by_truth[own] = each[np.arange(len(chunk)), :, said][own]
-        loss = plan["expected_loss"].to_numpy(np.float64)
-        return low, high, np.zeros(1) if spread is None else plan_ends(p, by_truth, loss, spread)
-
-    def _costs(self, chunk: Chunk) -> Array:
-        return self.costs_.array(chunk.amounts)
-
-    def _read(self, X: Any) -> tuple[pd.Index, pd.DataFrame, Array]:
-        """Ids, features and costs of all cases."""
-        chunks = list(self._intake().chunks(self._checked(X), CELLS // 64))
-        if not chunks:
-            raise DataError("X: no cases")
-        ids = chunks[0].ids.append([chunk.ids for chunk in chunks[1:]])
-        costs = [self.costs_.array(chunk.amounts) for chunk in chunks]
-        each = [np.broadcast_to(c, (len(k), *c.shape[1:])) for c, k in zip(costs, chunks, strict=True)]
-        return ids, pd.concat([chunk.features for chunk in chunks]), np.concatenate(each)
-
-    def _codes(self, values: Any, rows: int, name: str) -> Ints:
-        """Positions of classes, one per row."""
-        series = per_row(values, rows, name)
-        assert series is not None
-        return class_codes(series, self.costs_.classes, series.index)
-
-    def _stakes(self, X: Any, expert: str, capacity: Capacity | Mapping[str, int] | None) -> Stakes:
-        """Where it matters how a newcomer decides."""
-        people = [name for name in self.experts_ if name != expert]
-        limits = None
-        if capacity is not None:
-            limits = capacity if isinstance(capacity, Capacity) else Capacity.of(capacity)
-            if expert not in limits.makers:
-                raise ConfigError(f"onboard: {expert!r} is not on the roster")
-            people = [name for name in limits.makers if name not in (MACHINE, expert)]
-        _, features, costs = self._read(X)
-        makers = [MACHINE, *people, expert]
-        scores = self.learned_.score(features, makers[1:], costs, self.review_costs(makers[1:]))
-        prices = np.zeros(len(makers))
-        if limits is not None:
-            lower, upper = limits.limits(makers, len(features))
-            prices = np.asarray(solve(scores.loss, upper, lower).prices)
-        return Stakes(features, scores.p, costs, best_others(scores.loss, prices.tolist(), len(makers) - 1))
-
-    def _checked(self, X: Any) -> Any:
-        if _is_array(X):
-            return validate_data(self, X, reset=False, dtype=None, ensure_all_finite=False)
-        return X
-
-    def _scores(
-        self,
-        intake: Intake,
-        X: Any,
-        experts: Sequence[str],
-        score: bool = True,
-        scratch: Scratch | None = None,
-        workers: Workers | None = None,
-    ) -> Iterator[tuple[Chunk, Scores]]:
-        """Scores of as many cases at a time as memory is meant for; with `scratch`, losses are kept there."""
-        if experts and not self.experts_:
-            raise ConfigError(f"the model learned from no decisions, so nothing is known of {experts[0]!r}")
-        rows = max(1, CELLS // max(1 + len(experts), len(self.schema_.origin())))
-        chunks = (chunk for chunk in intake.chunks(self._checked(X), rows) if len(chunk))
-        if not score:
-            for chunk in chunks:
-                yield chunk, no_scores(len(chunk), len(experts), len(self.classes_))
-        elif scratch is None:
-            for chunk in chunks:
-                yield chunk, self._score(chunk, experts)
-        elif workers is None:
-            for piece in enumerate(chunks):
-                yield piece[1], _kept_scores(piece, self, list(experts), scratch)
-        else:
-            sent: deque[Chunk] = deque()
-            pieces = ((number, _noted(chunk, sent)) for number, chunk in enumerate(chunks))
-            for scores in workers.map(_kept_scores, pieces, self, list(experts), scratch):
-                yield sent.popleft(), scores
-
-    def _score(self, chunk: Chunk, experts: Sequence[str]) -> Scores:
-        costs = self.costs_.array(chunk.amounts)
-        return self.learned_.score(chunk.features, experts, costs, self.review_costs(experts))
-
-    def _opinions(self, chunk: Chunk, experts: Sequence[str]) -> Opinions:
-        """What everyone would say on every case, which rules for several opinions need."""
-        q, costs = self.learned_.decision_chances(chunk.features, experts), self.costs_.array(chunk.amounts)
-        if q is None:
-            raise ConfigError(
-                f"constraints: reviewers and bands of fpr or fnr need method 'deccaf' and decisions to learn"
-                f" from; this model has method {self.method!r} and {len(self.experts_)} experts"
-            )
-        p = self.learned_.chances(chunk.features, costs)
-        return Opinions.of(p, q, costs, review_cost=self.review_costs(experts))
-
-    def _roles(self) -> Columns:
-        return Columns(categorical=tuple(self.categorical)) if self.columns is None else self.columns
-
-    @property
-    def feature_names(self) -> list[str]:
-        """The columns that X must have: features, then amounts."""
-        return list(getattr(self, "feature_names_in_", default_names(self.n_features_in_)))
-
     def _remember_columns(self, X: Any) -> tuple[Any, list[str]]:
         """X with n_features_in_ and feature_names_in_ remembered, as scikit-learn has them."""
         self._check_settings()
-        if _is_array(X):
+        if is_array(X):
             X = validate_data(self, X, reset=True, dtype=None, ensure_all_finite=False)
             return X, default_names(self.n_features_in_)
         names = list(as_pandas(X).columns)
@@ -823,30 +212,6 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
             return costs, np.searchsorted(self.classes_, known.to_numpy()).astype(np.int64)
         self.classes_ = np.array(self.costs.classes)
         return self.costs, class_codes(values, self.costs.classes, values.index)
-
-    def _labels(self) -> LabelsTable:
-        """What hides labels, checked."""
-        given = self.selective
-        try:
-            return LabelsTable.model_validate({"selective": given if isinstance(given, str) else list(given)})
-        except (TypeError, ValueError) as error:
-            raise ConfigError(
-                f'selective: expected "positive" or a list of classes, got {given!r}'
-            ) from error
-
-    def _check_settings(self) -> None:
-        self._labels()
-        if self.costs is not None and not isinstance(self.costs, Costs):
-            raise ConfigError(
-                f"costs: expected Costs, got {type(self.costs).__name__}; make them with "
-                "Costs.binary(false_positive=..., false_negative=...) or Costs.from_matrix(...)"
-            )
-        if self.method not in METHODS:
-            hint = did_you_mean(str(self.method), METHODS)
-            raise ConfigError(f"method: expected one of {', '.join(METHODS)}, got {self.method!r}{hint}")
-        given = self.review_cost.values() if isinstance(self.review_cost, Mapping) else [self.review_cost]
-        if not all(np.isfinite(cost) and cost >= 0 for cost in given):
-            raise ConfigError(f"review_cost: expected numbers from 0 on, got {self.review_cost!r}")
 
     def _learn(self, history: History, costs: Costs, classifier: Any = None, step: Step = silent) -> Self:
         learnable(history).refuse()
@@ -884,46 +249,6 @@ class DeCCaF(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[
         return described(holdouts(int(known.sum()), time=time, group=group, seed=self.seed), time, group)
 
 
-def _kept_scores(piece: tuple[int, Chunk], model: DeCCaF, experts: list[str], scratch: Scratch) -> Scores:
-    """A chunk's scores without its losses, which are in the scratch folder, now or already."""
-    number, chunk = piece
-    found = scratch.scores(number, len(chunk))
-    if found is None:
-        found = model._score(chunk, experts)
-        scratch.keep(number, found)
-    none = np.empty((0, scratch.makers))
-    return Scores(found.p, found.says, none, none)
-
-
-def _noted(chunk: Chunk, sent: deque[Chunk]) -> Chunk:
-    sent.append(chunk)
-    return chunk
-
-
-def known_length(X: Any) -> int:
-    """How many cases a table, or parquet files, hold; 0 where only reading it all would tell."""
-    if not isinstance(X, str | Path):
-        return len(X) if hasattr(X, "__len__") else 0
-    if _read_once(X):
-        return 0
-    try:
-        files = sources(X)
-        if any(source.kind != "parquet" for source in files):
-            return 0
-        return sum(int(pyarrow.parquet.read_metadata(source.path).num_rows) for source in files)
-    except (DataError, OSError, ValueError):
-        return 0  # whoever reads it will say what is wrong with it
-
-
-def _read_once(X: Any) -> bool:
-    """Whether X can be read only once: a pipe."""
-    return isinstance(X, str | Path) and (str(X) == "-" or (Path(X).exists() and not _is_plain(Path(X))))
-
-
-def _is_plain(path: Path) -> bool:
-    return path.is_file() or path.is_dir()
-
-
 def learn_from(history: History, config: Config, note: Callable[[str], None], step: Step = silent) -> DeCCaF:
     """What `deccaf fit` and a refit do: look at a history, and learn from it without certain leaks.
 
@@ -933,45 +258,3 @@ def learn_from(history: History, config: Config, note: Callable[[str], None], st
     for fault in (*config.notes(), *looked.notes):
         note(fault)
     return DeCCaF.from_config(config).fit_history(looked.history, step=step)
-
-
-def _in_batches(scored: Scored, batch: Any) -> Scored:
-    """The same with the batches that were given, one per case, if any were."""
-    given = per_row(batch, len(scored.ids), "batch")
-    return scored if given is None else replace(scored, batch=names_of(given))
-
-
-def _like(X: Any, frame: pd.DataFrame, ids: pd.Index) -> Any:
-    """An answer with the index of X, of its kind; cases and files have their ids for an index."""
-    index = ids if isinstance(X, Cases | str | Path) else as_pandas(X).index
-    if index.name in frame:  # a name that is an index and a column cannot be joined or sorted by
-        index = index.rename(None)
-    frame = frame.set_axis(index)
-    return frame if isinstance(X, Cases | str | Path) else same_kind(frame, X)
-
-
-def _known_until(training: Mapping[str, Any]) -> Any:
-    """The latest time of the history, a number or a date; None where there were no times."""
-    if "time" not in training:
-        return None
-    latest = training["time"][1]
-    return pd.Timestamp(latest) if isinstance(latest, str) else latest
-
-
-def _plain_settings(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Constructor arguments for a file; costs and columns are written on their own."""
-    settings = {name: value for name, value in params.items() if name not in {"costs", "columns"}}
-    for name in ("case_parts", "decision_parts"):  # a file names the parts, whatever they were given as
-        settings[name] = [part if isinstance(part, str) else part.name for part in settings[name]]
-    if settings["half_life"] is not None and not isinstance(settings["half_life"], int | float):
-        settings["half_life"] = str(settings["half_life"])
-    return settings
-
-
-def _as_tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _is_array(X: Any) -> bool:
-    """Whether X has no columns by name: an array, a list, or a sparse matrix that will be refused."""
-    return not hasattr(X, "columns") and not isinstance(X, Cases | str | Path)

@@ -15,23 +15,34 @@ there is no plan), `verify`.
 `forecast` and bid prices; `waiting` counts what waiting costs, and says in which order to work.
 """
 
-from deccaf.assign.constrained.constraints import Balance, GroupBand, HandlingMinutes, RandomQuota, Reviewers
-from deccaf.assign.constrained.opinions import Opinions
-from deccaf.assign.constrained.random_quota import RandomDraw
-from deccaf.assign.constrained.solver import (
-    ConstrainedPlan,
-    ConstraintPrice,
-    solve_constrained,
-    solve_constrained_problem,
-)
+from typing import TYPE_CHECKING
+
 from deccaf.assign.problem import Assignment, AssignmentProblem
 from deccaf.assign.solve import solve, solve_batches, solve_problem
-from deccaf.assign.stream.assigner import Regret, Routed, StreamAssigner
-from deccaf.assign.stream.forecast import Forecast
 from deccaf.assign.verify import verify
-from deccaf.assign.waiting.harm import Harm
-from deccaf.assign.waiting.queues import Queues
-from deccaf.assign.waiting.schedule import Schedule, schedule
+from deccaf.optional import lazy_names
+
+if TYPE_CHECKING:
+    from deccaf.assign.constrained.constraints import (
+        Balance,
+        GroupBand,
+        HandlingMinutes,
+        RandomQuota,
+        Reviewers,
+    )
+    from deccaf.assign.constrained.opinions import Opinions
+    from deccaf.assign.constrained.random_quota import RandomDraw
+    from deccaf.assign.constrained.solver import (
+        ConstrainedPlan,
+        ConstraintPrice,
+        solve_constrained,
+        solve_constrained_problem,
+    )
+    from deccaf.assign.stream.assigner import Regret, Routed, StreamAssigner
+    from deccaf.assign.stream.forecast import Forecast
+    from deccaf.assign.waiting.harm import Harm
+    from deccaf.assign.waiting.queues import Queues
+    from deccaf.assign.waiting.schedule import Schedule, schedule
 
 __all__ = [
     "Assignment",
@@ -60,3 +71,19 @@ __all__ = [
     "solve_problem",
     "verify",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "deccaf.assign.constrained.constraints": "Balance GroupBand HandlingMinutes RandomQuota Reviewers",
+        "deccaf.assign.constrained.opinions": "Opinions",
+        "deccaf.assign.constrained.random_quota": "RandomDraw",
+        "deccaf.assign.constrained.solver": "ConstrainedPlan ConstraintPrice "
+        "solve_constrained solve_constrained_problem",
+        "deccaf.assign.stream.assigner": "Regret Routed StreamAssigner",
+        "deccaf.assign.stream.forecast": "Forecast",
+        "deccaf.assign.waiting.harm": "Harm",
+        "deccaf.assign.waiting.queues": "Queues",
+        "deccaf.assign.waiting.schedule": "Schedule schedule",
+    },
+)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from ortools.graph.python import max_flow
 
 from deccaf.assign.exact.scan import Bools, Ints, map_chunks
 from deccaf.assign.problem import AssignmentProblem
@@ -109,6 +108,8 @@ def _starved(patterns: Patterns, lower: Ints) -> Bools | None:
 
 def _cut(supply: Ints, arcs: Bools, room: Ints) -> Ints | None:
     """Suppliers on the source side of a minimum cut, if not everything can be shipped."""
+    from ortools.graph.python import max_flow
+
     left, right = arcs.shape
     tails, heads = np.nonzero(arcs)
     source, sink = left + right, left + right + 1

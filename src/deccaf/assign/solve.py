@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal, get_args
 
-import joblib
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
@@ -198,11 +197,13 @@ def solve_batches(
     are the same. Give every problem a `name` ("batch 3"), so that errors say which one.
     """
     starts = [None] * len(problems) if warm_prices is None else warm_prices
-    work = joblib.delayed(solve_problem)
-    plans: list[Assignment] = joblib.Parallel(n_jobs=_jobs(problems) if n_jobs is None else n_jobs)(
-        work(problem, method, time_limit, seed, start)
-        for problem, start in zip(problems, starts, strict=True)
-    )
+    asked = [(each, method, time_limit, seed, start) for each, start in zip(problems, starts, strict=True)]
+    jobs = _jobs(problems) if n_jobs is None else n_jobs
+    if jobs == 1:
+        return [solve_problem(*each) for each in asked]
+    import joblib
+
+    plans: list[Assignment] = joblib.Parallel(n_jobs=jobs)(joblib.delayed(solve_problem)(*e) for e in asked)
     return plans
 
 

@@ -27,7 +27,7 @@ _WEIGHTS = (1.0, 10.0, 4.0, 3.0)
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deccaf.estimator import DeCCaF
+    from deccaf.fitted import FittedTeam
     from deccaf.planning import Plan, Summary, WhatIf, WhatIfs
 
 ModelOption = Annotated[Path, typer.Option(help="Model file that `deccaf fit` wrote.")]
@@ -197,11 +197,11 @@ def explain(
 
 def _fitted(
     path: Path, key_file: Path | None, config: Path | None, people: Sequence[str]
-) -> tuple[DeCCaF, dict[str, Any]]:
+) -> tuple[FittedTeam, dict[str, Any]]:
     """The model with the costs of the configuration, and what it asks of a plan; without one, nothing."""
-    from deccaf.estimator import DeCCaF
+    from deccaf.fitted import FittedTeam
 
-    model = DeCCaF.load(path, read_key(key_file))
+    model = FittedTeam.load(path, read_key(key_file))
     if config is None:
         return model, {}
     settings = Config.read(config)
@@ -209,7 +209,7 @@ def _fitted(
     return with_costs_of(model, settings, config, people), asked
 
 
-def with_costs_of(model: DeCCaF, settings: Config, path: Path, people: Sequence[str]) -> DeCCaF:
+def with_costs_of(model: FittedTeam, settings: Config, path: Path, people: Sequence[str]) -> FittedTeam:
     """The model with the [costs] of a configuration file, which may only name people who are known."""
     if "columns" in settings.model_fields_set and settings.columns != model.columns_:
         say(f"note: {path}: [columns] differs from what the model was fitted with, which is used")
@@ -228,7 +228,7 @@ def with_costs_of(model: DeCCaF, settings: Config, path: Path, people: Sequence[
 
 
 def _checked(
-    fitted: DeCCaF, cases: Path, limits: Capacity, time_limit: float, options: dict[str, Any]
+    fitted: FittedTeam, cases: Path, limits: Capacity, time_limit: float, options: dict[str, Any]
 ) -> Plan:
     """A plan of losses that say nothing, where no constraint looks at them: it shows that one exists."""
     from deccaf.planning import make_plan

@@ -45,13 +45,13 @@ def onboard(
     from deccaf.data.capacity import Capacity
     from deccaf.data.cases import Cases
     from deccaf.data.decisions import Decisions
-    from deccaf.estimator import DeCCaF
+    from deccaf.fitted import FittedTeam
 
     if save is not None and decisions is None:
         raise ConfigError("--save: without --decisions there is nothing new to keep")
     if save is not None:
         check_output(save, [model, cases, decisions], (".deccaf",))
-    system = DeCCaF.load(model, read_key(key_file))
+    system = FittedTeam.load(model, read_key(key_file))
     with warnings_said():
         table = Cases.read(
             cases, columns=system.columns_, costs=system.costs_, schema=system.schema_, require=("label",)

@@ -36,11 +36,11 @@ def show(
     pace, and the parts of the cases in which they err clearly less (strong) or more (weak) than the others do
     there. These are counts of the history; whoever got harder cases errs more.
     """
-    from deccaf.estimator import DeCCaF
+    from deccaf.fitted import FittedTeam
 
     if out is not None and out.suffix not in {".png", ".html"}:
         raise ConfigError(f"--out {out}: a picture ends in .png, a page in .html")
-    fitted = DeCCaF.load(model, read_key(key_file))
+    fitted = FittedTeam.load(model, read_key(key_file))
     people = fitted.people()
     if out is not None:
         from deccaf.report.people import write_people

@@ -24,8 +24,8 @@ from deccaf.errors import CapacityError, ConfigError, DataError, DeccafError
 
 if TYPE_CHECKING:
     from deccaf.assign import Routed, StreamAssigner
-    from deccaf.estimator import DeCCaF
     from deccaf.evaluate.drift import Comparison
+    from deccaf.fitted import FittedTeam
 
 Answer = dict[str, Any]
 Score = Callable[[Answer], tuple[list[float], Any]]
@@ -120,7 +120,7 @@ def _routed(case: str, went: Routed, says: Any) -> Answer:
     return answer
 
 
-def _scores(model: DeCCaF | None, makers: tuple[str, ...], comparison: Comparison | None = None) -> Score:
+def _scores(model: FittedTeam | None, makers: tuple[str, ...], comparison: Comparison | None = None) -> Score:
     """How a line becomes a row of losses; a comparison looks at what was scored."""
     if model is None:
         return lambda line: (_given_losses(line, makers), None)
@@ -156,15 +156,15 @@ def _given_losses(line: Answer, makers: tuple[str, ...]) -> list[float]:
 
 def _load(
     path: Path | None, key_file: Path | None, config: Path | None, makers: Sequence[str]
-) -> DeCCaF | None:
+) -> FittedTeam | None:
     """The model, with the costs of the configuration where one is given."""
     if path is None:
         if config is not None:
             raise ConfigError("--config: costs need --model; without it every line brings its losses")
         return None
-    from deccaf.estimator import DeCCaF
+    from deccaf.fitted import FittedTeam
 
-    model = DeCCaF.load(path, read_key(key_file))
+    model = FittedTeam.load(path, read_key(key_file))
     if config is not None:
         settings = Config.read(config)
         if settings.constraints is not None:
@@ -188,7 +188,7 @@ def _restored(path: Path | None) -> StreamAssigner | None:
 
 
 def _opened(
-    model: DeCCaF | None,
+    model: FittedTeam | None,
     roster: Capacity,
     past: Path | None,
     arrivals: float | None,
@@ -222,7 +222,7 @@ def _opened(
     return StreamAssigner(makers, upper, lower, known, seed)
 
 
-def _past_losses(model: DeCCaF, path: Path, makers: list[str]) -> tuple[Any, Any]:
+def _past_losses(model: FittedTeam, path: Path, makers: list[str]) -> tuple[Any, Any]:
     """Scored past cases, and the day of each where the file has a batch column."""
     found = model.scored(path, [name for name in makers if name != MACHINE])
     order = [found.makers.index(name) for name in makers]

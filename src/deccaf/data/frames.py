@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -66,6 +65,8 @@ def as_pandas(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
         frame = plain_columns(frame)
     else:
         try:
+            import narwhals as nw
+
             frame = plain_columns(nw.from_native(X, eager_only=True).to_pandas())
         except TypeError as error:
             kind = type(X).__name__
@@ -110,5 +111,7 @@ def same_kind(frame: pd.DataFrame, given: Any) -> Any:
     """A pandas answer as the kind of frame that was given; polars has no index, so none is kept."""
     if isinstance(given, pd.DataFrame | np.ndarray):
         return frame
+    import narwhals as nw
+
     backend = nw.get_native_namespace(given)
     return nw.from_arrow(pa.Table.from_pandas(frame, preserve_index=False), backend=backend).to_native()

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy.special import gammaincinv
 
 Array = NDArray[np.float64]
 
@@ -142,7 +142,7 @@ def is_real(index: float, before: ArrayLike, now: ArrayLike, chance: float = CHA
     if bins < 2 or not old.sum() or not new.sum():
         return False
     scaled = index / (1.0 / old.sum() + 1.0 / new.sum())
-    return bool(scaled > stats.chi2.ppf(1.0 - chance, bins - 1))
+    return bool(scaled > 2.0 * gammaincinv((bins - 1) / 2, 1.0 - chance))
 
 
 def drift(
@@ -322,6 +322,8 @@ def _unfamiliar(name: str, known: Mapping[str, Any], seen: _Column) -> Unlike | 
 
 def _by_chance(count: int, of: int, outer: int, inner: int) -> float:
     """The chance that so many of the new values are beyond, if they are like the old ones."""
+    from scipy.stats import betabinom
+
     if of > _COUNTED:
         count, of = count * _COUNTED // of, _COUNTED
-    return float(stats.betabinom.sf(count - 1, of, outer, max(inner, 1)))
+    return float(betabinom.sf(count - 1, of, outer, max(inner, 1)))

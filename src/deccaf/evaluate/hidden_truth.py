@@ -22,8 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import norm
-from sklearn.linear_model import LogisticRegression
+from scipy.special import ndtri
 
 from deccaf.data.config import LabelsTable
 from deccaf.data.history import History
@@ -39,7 +38,7 @@ PER_CELL = 100
 """...and cases that a reviewer should have in each on average."""
 FEWEST = 25
 """Cases of a reviewer in a stratum below which they bound nothing..."""
-SURE = float(norm.ppf(0.99))
+SURE = float(ndtri(0.99))
 """...and standard errors that are allowed for, as the best of several bounds is taken."""
 FEW_LET_THROUGH = 30
 """Rejects let through below which the chances learned from them are said to be vague."""
@@ -151,6 +150,8 @@ def _lenient(history: History, bad: Mask, cells: _Cells) -> Hidden:
 
 def _fitted(scores: Array, label: Ints, rows: Mask, weight: Array, prior: Array) -> Array:
     """(cases, K): chances of the truths by a small logistic model of some rows, a little of `prior` added."""
+    from sklearn.linear_model import LogisticRegression
+
     out, found = np.tile(prior, (len(label), 1)), np.unique(label[rows])
     share = weight[rows] / weight[rows].mean()
     if len(found) > 1:
@@ -270,6 +271,8 @@ def _score(matrix: Array, target: Ints, rows: Mask) -> Array:
     """(cases, 1 or K): log-odds of a target, learned on some rows; of unit variance."""
     if not matrix.shape[1] or len(np.unique(target[rows])) < 2:
         return np.zeros((len(target), 1))
+    from sklearn.linear_model import LogisticRegression
+
     found = LogisticRegression(C=0.1).fit(matrix[rows], target[rows]).decision_function(matrix)
     found = found.reshape(len(target), -1)
     return np.asarray((found - found.mean(axis=0)) / np.maximum(found.std(axis=0), 1e-9))

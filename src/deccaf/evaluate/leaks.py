@@ -22,7 +22,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import gammaln
-from scipy.stats import spearmanr
 
 from deccaf.data.folds import fold_of
 from deccaf.data.history import History
@@ -157,6 +156,8 @@ def _numberings(column: _Column, known: _Known) -> Iterator[Leak]:
 
 
 def _order(column: _Column, known: _Known) -> Iterator[Leak]:
+    from scipy.stats import spearmanr
+
     values = column.numbers
     if values is None or len(values) < FEWEST or np.isnan(values).any():
         return

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from deccaf.errors import ConfigError, DataError
 
@@ -95,7 +95,7 @@ def reliability(
 def wilson(share: ArrayLike, count: ArrayLike, confidence: float = 0.95) -> tuple[Array, Array]:
     """Wilson's interval of a share of `count` cases."""
     share, count = np.asarray(share, np.float64), np.asarray(count, np.float64)
-    z = norm.ppf(0.5 + confidence / 2)
+    z = ndtri(0.5 + confidence / 2)
     centre = (share + z**2 / (2 * count)) / (1 + z**2 / count)
     reach = z / (1 + z**2 / count) * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
     return np.clip(centre - reach, 0.0, share), np.clip(centre + reach, share, 1.0)

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from deccaf.data.folds import fold_of
@@ -307,6 +306,8 @@ def _telling(matrix: Array, expert: Ints, base: Array) -> bool:
 
 def _fitted(matrix: Array, expert: Ints, base: Array) -> Array:
     """(features + 1, people): weights that shift the log-chances of those present."""
+    from scipy.optimize import minimize
+
     inputs, offset = _inputs(matrix), _log(base)
     rows, people = np.arange(len(expert)), base.shape[1]
 

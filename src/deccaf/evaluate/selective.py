@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from deccaf.data.config import LabelsTable
 from deccaf.data.costs import Class
@@ -106,11 +105,15 @@ def missing_labels_by_decision(history: History) -> LabelsByDecision:
 
 
 def _share(name: Class, made: int, missing: int) -> MissingLabels:
+    from scipy import stats
+
     interval = stats.binomtest(missing, made).proportion_ci(method="wilson")
     return MissingLabels(name, made, missing, missing / made, float(interval.low), float(interval.high))
 
 
 def _chance(made: NDArray[np.int64], missing: NDArray[np.int64]) -> float:
+    from scipy import stats
+
     used = made > 0
     table = np.array([missing[used], (made - missing)[used]])
     if table.shape[1] < 2 or (table.sum(axis=1) == 0).any():

@@ -12,14 +12,19 @@ All have `fit`, `predict`, `to_dict` and `from_dict`; what is learned ends in an
 says how they compare.
 """
 
-from deccaf.models.cases.classifier import CaseClassifier, reweighted, unweighted
-from deccaf.models.decisions.boosted import BoostedDecisions
-from deccaf.models.decisions.model import DecisionModel
-from deccaf.models.decisions.pooled import PooledLogistic
-from deccaf.models.decisions.rates import ShrunkenRates
-from deccaf.models.paper.expertise import HumanExpertiseModel, OneVsAll
-from deccaf.models.paper.paper_classifier import PaperClassifier
-from deccaf.models.trees.expert_scorer import ExpertScorer
+from typing import TYPE_CHECKING
+
+from deccaf.optional import lazy_names
+
+if TYPE_CHECKING:
+    from deccaf.models.cases.classifier import CaseClassifier, reweighted, unweighted
+    from deccaf.models.decisions.boosted import BoostedDecisions
+    from deccaf.models.decisions.model import DecisionModel
+    from deccaf.models.decisions.pooled import PooledLogistic
+    from deccaf.models.decisions.rates import ShrunkenRates
+    from deccaf.models.paper.expertise import HumanExpertiseModel, OneVsAll
+    from deccaf.models.paper.paper_classifier import PaperClassifier
+    from deccaf.models.trees.expert_scorer import ExpertScorer
 
 __all__ = [
     "BoostedDecisions",
@@ -34,3 +39,17 @@ __all__ = [
     "reweighted",
     "unweighted",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "deccaf.models.cases.classifier": "CaseClassifier reweighted unweighted",
+        "deccaf.models.decisions.boosted": "BoostedDecisions",
+        "deccaf.models.decisions.model": "DecisionModel",
+        "deccaf.models.decisions.pooled": "PooledLogistic",
+        "deccaf.models.decisions.rates": "ShrunkenRates",
+        "deccaf.models.paper.expertise": "HumanExpertiseModel OneVsAll",
+        "deccaf.models.paper.paper_classifier": "PaperClassifier",
+        "deccaf.models.trees.expert_scorer": "ExpertScorer",
+    },
+)

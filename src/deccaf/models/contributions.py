@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import lightgbm as lgb
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from deccaf.data.costs import Class
 from deccaf.models.linear.encoding import LinearEncoder
+from deccaf.models.trees.forest import Boosted
 
 Array = NDArray[np.float64]
 COLUMNS = ("logistic", "trees", "total")
@@ -31,7 +31,7 @@ def linear_contributions(encoder: LinearEncoder, case: pd.DataFrame, slopes: Arr
     return np.array([moved.get(str(name), 0.0) for name in case.columns])
 
 
-def tree_contributions(booster: lgb.Booster, row: Array, k: int, classes: int, features: int) -> Array:
+def tree_contributions(booster: Boosted, row: Array, k: int, classes: int, features: int) -> Array:
     """SHAP values of the first features of one row: of class k against class 0."""
     values: Array = np.asarray(booster.predict(row, pred_contrib=True), np.float64)[0]
     if classes > 2:

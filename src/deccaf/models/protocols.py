@@ -153,6 +153,18 @@ class DecisionPart(Part[DecisionLog], Protocol):
         del features, expert
         return None
 
+    def covariance_rows(self, features: pd.DataFrame, expert: Ints) -> Array | None:
+        """(rows, K truths, K - 1, K - 1): the same for rows of case and expert."""
+        found: Array | None = None
+        for j in np.unique(expert):
+            mine = np.flatnonzero(expert == j)
+            table = self.covariance(features.iloc[mine], np.array([j]))
+            if table is None:
+                return None
+            found = np.empty((len(features), *table.shape[2:])) if found is None else found
+            found[mine] = table[:, 0]
+        return found
+
     def contributions(self, case: pd.DataFrame, expert: int, truth: int, k: int) -> Array:
         """What each feature of one case added to the log-odds that an expert says k and not 0."""
         del expert, truth, k

@@ -11,14 +11,19 @@
 - `what_if`: the same cases with other limits or costs. `explain`: why a case went where it went.
 """
 
-from deccaf.planning.explain import Explanation
-from deccaf.planning.large import LargePlan
-from deccaf.planning.plan import Choice, Plan, Summary, Waited
-from deccaf.planning.planner import make_plan
-from deccaf.planning.scored import Scored
-from deccaf.planning.terms import Terms
-from deccaf.planning.waiting import Waits, read_waits
-from deccaf.planning.what_if import Scenario, WhatIf, WhatIfs, what_ifs
+from typing import TYPE_CHECKING
+
+from deccaf.optional import lazy_names
+
+if TYPE_CHECKING:
+    from deccaf.planning.explain import Explanation
+    from deccaf.planning.large import LargePlan
+    from deccaf.planning.plan import Choice, Plan, Summary, Waited
+    from deccaf.planning.planner import make_plan
+    from deccaf.planning.scored import Scored
+    from deccaf.planning.terms import Terms
+    from deccaf.planning.waiting import Waits, read_waits
+    from deccaf.planning.what_if import Scenario, WhatIf, WhatIfs, what_ifs
 
 __all__ = [
     "Choice",
@@ -37,3 +42,17 @@ __all__ = [
     "read_waits",
     "what_ifs",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "deccaf.planning.explain": "Explanation",
+        "deccaf.planning.large": "LargePlan",
+        "deccaf.planning.plan": "Choice Plan Summary Waited",
+        "deccaf.planning.planner": "make_plan",
+        "deccaf.planning.scored": "Scored",
+        "deccaf.planning.terms": "Terms",
+        "deccaf.planning.waiting": "Waits read_waits",
+        "deccaf.planning.what_if": "Scenario WhatIf WhatIfs what_ifs",
+    },
+)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from deccaf.errors import ConfigError
 from deccaf.models.decisions.model import DecisionModel
@@ -133,7 +133,8 @@ def _inverse_of(size: Array) -> Array:
 def _value(deviation: Array, apart: Array) -> Array:
     far = np.abs(apart)
     ratio = far / np.maximum(deviation, 1e-12)
-    return np.asarray(np.where(deviation > 1e-12, deviation * norm.pdf(ratio) - far * norm.sf(ratio), 0.0))
+    density = np.exp(-(ratio**2) / 2.0) / np.sqrt(2.0 * np.pi)
+    return np.asarray(np.where(deviation > 1e-12, deviation * density - far * ndtr(-ratio), 0.0))
 
 
 def best_others(loss: Array, prices: Sequence[float], newcomer: int) -> Array:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, linprog, milp, minimize
 
 from deccaf.assign.constrained.columns import BROKEN, Programme
 from deccaf.assign.exact.flow import Deadline
@@ -97,6 +96,8 @@ def _ascend(programme: Programme, deadline: Deadline) -> Floats:
 
     A row has two prices that are not negative, one for its lower and one for its upper limit.
     """
+    from scipy.optimize import minimize
+
     rows, spread = len(programme.lower), float(np.ptp(programme.columns.cost))
     low, high = np.isfinite(programme.lower), np.isfinite(programme.upper)
     most = SANE * spread if spread > 0 else 1.0
@@ -170,6 +171,8 @@ class _Part:
 
 def _restricted(programme: Programme, kept: Bools, penalty: Floats, deadline: Deadline) -> Relaxation:
     """The relaxation over the kept columns; its `bound` is its own value."""
+    from scipy.optimize import linprog
+
     part = _Part.of(programme, kept)
     fixed = programme.values(part.settled)
     lower, upper = programme.lower - fixed, programme.upper - fixed
@@ -275,6 +278,8 @@ def _integer(
 
 def _solve_integer(programme: Programme, part: _Part, bound: float, deadline: Deadline, target: float) -> Any:
     """HiGHS on the open cases; `target` is a share of the whole objective, of which they are a part."""
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
     levels, cost = programme.levels.shape[1], programme.columns.cost[part.open]
     fixed = programme.values(part.settled)
     size = max(abs(bound - float(programme.columns.cost[part.settled].sum())), 1e-9)

@@ -15,7 +15,6 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-from ortools.graph.python import min_cost_flow
 
 from deccaf.assign.exact.scan import Arcs, Floats, Ints
 from deccaf.errors import SolverError
@@ -125,6 +124,8 @@ def _settled_limits(limits: Limits, prices: Floats, box: Floats) -> Limits:
 
 def _run(tails: list[Ints], heads: list[Ints], room: list[Ints], costs: list[Floats], supplies: Ints) -> Ints:
     """The flow; on coarser integers where the solver's potentials add up, along a chain, beyond its range."""
+    from ortools.graph.python import min_cost_flow
+
     cost, nodes = np.concatenate(costs), np.arange(len(supplies), dtype=np.int32)
     ends = [np.concatenate(side).astype(np.int32) for side in (tails, heads)]
     most = np.concatenate(room).astype(np.int64)

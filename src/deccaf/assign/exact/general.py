@@ -12,9 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from ortools.sat.python import cp_model
 from scipy import sparse
-from scipy.optimize import linprog
 
 from deccaf.assign.exact.flow import InfeasibleFlowError, Limits, to_integers
 from deccaf.assign.exact.scan import Arcs, Losses, all_arcs
@@ -23,6 +21,8 @@ from deccaf.errors import SolverError
 
 def solve_lp(losses: Losses, limits: Limits, tie: float, time_limit: float) -> NDArray[np.int32]:
     """A vertex of the transportation polytope is a plan: HiGHS' dual simplex ends in one."""
+    from scipy.optimize import linprog
+
     arcs = all_arcs(losses)
     value = arcs.value(np.zeros(losses.shape[1]), tie)
     largest = float(value.max(initial=0.0)) or 1.0
@@ -51,6 +51,8 @@ def solve_cpsat(
     losses: Losses, limits: Limits, tie: float, time_limit: float, seed: int
 ) -> NDArray[np.int32]:
     """One Boolean per arc; the best plan found in time, optimal or not."""
+    from ortools.sat.python import cp_model
+
     arcs = all_arcs(losses)
     value = arcs.value(np.zeros(losses.shape[1]), tie)
     cost = to_integers(value - arcs.least(value)[arcs.case], max(len(arcs.rows), 1 << 16))

@@ -11,9 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize
 from scipy.special import expit, log_softmax
-from sklearn.isotonic import IsotonicRegression
 
 from deccaf.data.folds import error_of, fold_of
 
@@ -193,12 +191,16 @@ def _fit_sigmoid(
 
     start = np.append(1.0, np.zeros(log_p.shape[1] - 1))
     limits = [(0.05, 10.0)] + [(None, None)] * (log_p.shape[1] - 1)
+    from scipy.optimize import minimize
+
     found = minimize(cost, start, jac=True, method="L-BFGS-B", bounds=limits)
     return parts(found.x)
 
 
 def _fit_steps(chance: Array, hit: Array, weight: Array) -> tuple[Array, Array]:
     """Knots of the isotonic fit; half a case keeps the ends off 0 and 1."""
+    from sklearn.isotonic import IsotonicRegression
+
     model = IsotonicRegression(out_of_bounds="clip").fit(chance, hit, sample_weight=weight)
     margin = 0.5 / (len(hit) + 1.0)
     x, y = model.X_thresholds_, model.y_thresholds_

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import LinearConstraint, minimize
 from scipy.special import log_softmax, softmax
 
 Array = NDArray[np.float64]
@@ -48,6 +47,8 @@ def fit_weights(log_p: Array, target: Ints, weight: Array | None = None, *, drif
         loss = -(weight * log_q[rows, target]).sum() + pull @ (values - start) / 2
         slope = np.append(np.einsum("pik,ik->p", log_p, error), error[:, 1:].sum(axis=0)[:shifts])
         return float(loss), slope + pull
+
+    from scipy.optimize import LinearConstraint, minimize
 
     start = np.append(prior, np.zeros(shifts))
     found = minimize(

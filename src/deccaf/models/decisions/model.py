@@ -238,10 +238,12 @@ class DecisionModel(Blend[DecisionPart, DecisionLog]):
         rows = len(features)
         each = [self.predict_rows(features, np.full(rows, y), expert) for y in range(self.classes)]
         q = np.clip(np.stack(each, axis=1), 1e-12, 1.0)
-        deviation, names = np.empty((rows, self.classes)), np.asarray(expert, dtype=object)
-        for name in pd.unique(names):
+        places, names = self.positions(expert), np.asarray(expert, dtype=object)
+        deviation = self._deviation([p.covariance_rows(features, places) for p in self.parts_.values()], q)
+        for name in self.shifts_:
             mine = np.flatnonzero(names == name)
-            deviation[mine] = self._spread(features.iloc[mine], [name], q[mine][:, None])[:, 0]
+            if len(mine):
+                deviation[mine] = self._observed_spread(features.iloc[mine], self.shifts_[name], q[mine])
         right = np.einsum("iyy->iy", q)
         middle = np.log(np.maximum(1.0 - right, 1e-12)) - np.log(right)
         reach = ndtri((1 + level) / 2) * deviation
@@ -293,7 +295,8 @@ class DecisionModel(Blend[DecisionPart, DecisionLog]):
 
     def _spread(self, features: pd.DataFrame, experts: Sequence[str], q: Array) -> Array:
         """(cases, experts, K): posterior deviation of the log-odds of an error given each truth."""
-        out = self._fitted_spread(features, self.positions(experts), q)
+        places = self.positions(experts)
+        out = self._deviation([part.covariance(features, places) for part in self.parts_.values()], q)
         for place, name in enumerate(experts):
             if name in self.shifts_:
                 out[:, place] = self._observed_spread(features, self.shifts_[name], q[:, place])
@@ -311,11 +314,11 @@ class DecisionModel(Blend[DecisionPart, DecisionLog]):
             out[:, y] = _CAUTION * np.sqrt(np.einsum("ik,ikm,im->i", lever, spread, lever))
         return out
 
-    def _fitted_spread(self, features: pd.DataFrame, expert: Ints, q: Array) -> Array:
-        tables = [part.covariance(features, expert) for part in self.parts_.values()]
+    def _deviation(self, tables: Sequence[Array | None], q: Array) -> Array:
+        """(..., K) for the covariances that each part knows, (..., K, K - 1, K - 1), and q, (..., K, K)."""
         known = [table for table in tables if table is not None]
         if not known:
-            return np.zeros(q.shape[:3])
+            return np.zeros(q.shape[:-1])
         weights = self._used_weights()
         # parts are named from simple to rich: the last that knows speaks for those that do not
         pairs = zip(tables, weights, strict=True)
@@ -323,7 +326,7 @@ class DecisionModel(Blend[DecisionPart, DecisionLog]):
         # (sum w)(sum w C) bounds the covariance of the weighted sum from above, however the parts correlate
         covariance = weights.sum() * covariance
         slope = np.array([calibrator.slope_ for calibrator in self.calibrators_])
-        right = np.einsum("ijyy->ijy", q)
+        right = np.einsum("...yy->...y", q)
         lever = (np.eye(self.classes)[:, 1:] - q[..., 1:]) / np.maximum(1.0 - right, 1e-12)[..., None]
-        variance = np.einsum("ijyk,ijykm,ijym->ijy", lever, covariance, lever)
+        variance = np.einsum("...yk,...ykm,...ym->...y", lever, covariance, lever)
         return np.asarray(_CAUTION * slope * np.sqrt(variance))

@@ -220,15 +220,30 @@ class PooledLogistic(DecisionPart):
 
     def covariance(self, features: pd.DataFrame, expert: Ints) -> Array:
         """(cases, experts, K truths, K - 1, K - 1): posterior covariance of the log-odds against class 0."""
-        matrix = self.encoder_.transform(features)
+        matrix, contrasts = self.encoder_.transform(features), self._contrasts
+        out = np.empty((len(matrix), len(expert), self.classes_, contrasts, contrasts))
+        for place, j in enumerate(expert):
+            out[:, place] = self._covariance(matrix, int(j))
+        return out
+
+    def covariance_rows(self, features: pd.DataFrame, expert: Ints) -> Array:
+        """(rows, K truths, K - 1, K - 1): the same for rows of case and expert."""
+        matrix, contrasts = self.encoder_.transform(features), self._contrasts
+        out = np.empty((len(matrix), self.classes_, contrasts, contrasts))
+        for j in np.unique(expert):
+            mine = np.flatnonzero(expert == j)
+            out[mine] = self._covariance(matrix[mine], int(j))
+        return out
+
+    def _covariance(self, matrix: Array, expert: int) -> Array:
+        """(cases, K truths, K - 1, K - 1) for one expert."""
         contrasts, truths = self._contrasts, self.classes_
-        out = np.empty((len(matrix), len(expert), truths, contrasts, contrasts))
+        out = np.empty((len(matrix), truths, contrasts, contrasts))
         for y in range(truths):
             design = self._design(matrix, np.full(len(matrix), y))
-            for place, j in enumerate(expert):
-                blocks = self.posterior_.covariance[j].reshape(contrasts, -1, contrasts, design.shape[1])
-                for k, m in np.ndindex(contrasts, contrasts):
-                    out[:, place, y, k, m] = ((design @ blocks[k, :, m]) * design).sum(axis=1)
+            blocks = self.posterior_.covariance[expert].reshape(contrasts, -1, contrasts, design.shape[1])
+            for k, m in np.ndindex(contrasts, contrasts):
+                out[:, y, k, m] = ((design @ blocks[k, :, m]) * design).sum(axis=1)
         if self.errors_ is None:
             return out
         lever = np.eye(truths)[:, 1:] - np.eye(truths)[:, :1]  # how each log-odds moves with being right

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, polygamma
 
 from deccaf.models.decisions.log import DecisionLog
@@ -79,6 +78,11 @@ class ShrunkenRates(DecisionPart):
         table = spread[..., :1, None] + own
         return np.broadcast_to(table, (len(features), *table.shape))
 
+    def covariance_rows(self, features: pd.DataFrame, expert: Ints) -> Array:
+        """(rows, K truths, K - 1, K - 1): the same for rows of case and expert."""
+        everyone = self.covariance(features.iloc[:1], np.arange(len(self.counts_)))
+        return np.asarray(everyone[0][expert])
+
     def to_dict(self) -> dict[str, Any]:
         """What was learned, for a file."""
         return {"counts": self.counts_, "strength": self.strength_}
@@ -105,6 +109,8 @@ def _team_rates(counts: Array) -> Array:
 
 def dirichlet_strength(counts: Array, team: Array) -> float:
     """Strength of the prior with the highest Dirichlet-multinomial evidence for (experts, K) counts."""
+    from scipy.optimize import minimize_scalar
+
     totals = counts.sum(axis=1)
 
     def cost(log_strength: float) -> float:

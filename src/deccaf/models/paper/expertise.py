@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import lightgbm as lgb
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +19,7 @@ from deccaf.models.decisions.log import DecisionLog
 from deccaf.models.linear.encoding import TreeEncoder
 from deccaf.models.trees import boosting
 from deccaf.models.trees.expert_scorer import ExpertScorer
+from deccaf.models.trees.forest import Boosted
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -86,10 +86,10 @@ class _Expertise:
         held: Mask,
         refit: bool,
         categorical: Sequence[int],
-    ) -> tuple[lgb.Booster, dict[str, Any], list[float]]:
+    ) -> tuple[Boosted, dict[str, Any], list[float]]:
         """The booster with the least weighted log-loss on the held-out rows, its settings, and all losses."""
 
-        def train(params: Mapping[str, Any], rows: Mask) -> lgb.Booster:
+        def train(params: Mapping[str, Any], rows: Mask) -> Boosted:
             return boosting.train(
                 matrix[rows],
                 correct[rows],
@@ -218,7 +218,7 @@ class OneVsAll(_Expertise):
     def _learn(
         self, matrix: Array, correct: NDArray[np.int64], log: DecisionLog, held: Mask, refit: bool
     ) -> None:
-        self.boosters_: list[lgb.Booster] = []
+        self.boosters_: list[Boosted] = []
         self.params_: list[dict[str, Any]] = []
         self.losses_: list[list[float]] = []
         for j in range(len(self.experts_)):

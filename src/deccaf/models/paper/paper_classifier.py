@@ -21,6 +21,7 @@ from deccaf.models.contributions import contribution_table, tree_contributions
 from deccaf.models.linear.encoding import TreeEncoder
 from deccaf.models.rows import codes, known_rows, weights_of
 from deccaf.models.trees import boosting
+from deccaf.models.trees.forest import Boosted
 
 Array = NDArray[np.float64]
 
@@ -88,7 +89,7 @@ class PaperClassifier:
         self.losses_, best = [], np.inf
         for params, offset in pairs if held.any() else pairs[:1]:
             start = base + offset
-            booster = boosting.train(
+            booster: Boosted = boosting.train(
                 matrix[train],
                 labels[train],
                 classes=self.classes,

@@ -16,9 +16,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.decomposition import TruncatedSVD
-from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.preprocessing import normalize
 
 from deccaf.data.words import words
 from deccaf.errors import ModelFileError, warn
@@ -50,6 +47,9 @@ class TextSpace:
     @classmethod
     def fit(cls, texts: pd.Series, seed: int) -> TextSpace:
         """Learn from texts; words in one text only (or in fewer than one in 10,000) are left out."""
+        from sklearn.decomposition import TruncatedSVD
+        from sklearn.feature_extraction.text import CountVectorizer
+
         name, present = str(texts.name), texts.dropna()
         if len(present) > MOST_TEXTS:
             present = present.sample(MOST_TEXTS, random_state=seed).sort_index(kind="stable")
@@ -140,6 +140,8 @@ class TextSpace:
 
 def _weighed(counts: sparse.csr_matrix, weights: Array) -> sparse.csr_matrix:
     """TF-IDF with logarithmic counts, every text of length 1."""
+    from sklearn.preprocessing import normalize
+
     weighed = sparse.csr_matrix(counts, dtype=np.float64, copy=True)
     weighed.data = (1.0 + np.log(weighed.data)) * weights[weighed.indices]
     found: sparse.csr_matrix = normalize(weighed, copy=False)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.decomposition import PCA
 
 from deccaf.data.vectors import LONGEST_VECTOR, stacked_vectors
 from deccaf.errors import DataError, ModelFileError
@@ -50,6 +49,8 @@ class VectorSpace:
         size = min(DIRECTIONS, int((matrix != mean).any(axis=0).sum()), len(matrix) - 1)
         directions = np.zeros((0, width))
         if size > 0:
+            from sklearn.decomposition import PCA
+
             directions = PCA(size, random_state=seed).fit((matrix - mean) / deviation).components_
         return cls(str(vectors.name), mean, deviation, np.ascontiguousarray(directions))
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import lightgbm as lgb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +13,10 @@ from deccaf.models.budgets import Range, Space, candidates
 from deccaf.models.linear.encoding import TreeEncoder
 from deccaf.models.protocols import PartOptions
 from deccaf.models.trees import boosting
+from deccaf.models.trees.forest import Boosted
+
+if TYPE_CHECKING:
+    import lightgbm as lgb
 
 Array = NDArray[np.float64]
 
@@ -50,7 +53,7 @@ class BoostedPart:
     """The settings of the quick budget."""
     classes_: int
     encoder_: TreeEncoder
-    booster_: lgb.Booster
+    booster_: Boosted
     params_: dict[str, Any]
 
     def __init__(self, candidates: Sequence[Mapping[str, Any]] | None = None, seed: int = 0) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-import lightgbm as lgb
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_expit, log_softmax
 
 from deccaf.models.trees.expert_scorer import ExpertScorer
+from deccaf.models.trees.forest import Boosted
+from deccaf.models.trees.stored_trees import StoredTrees
+
+if TYPE_CHECKING:
+    import lightgbm as lgb
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -28,7 +32,7 @@ _FLOOR = 1e-7
 _LARGE = 4_000_000
 _MANY_WALKS, _MANY_ROWS = 10_000_000, 4_096
 """Rows x trees, and rows, from which it pays to prepare the forest."""
-_PREPARED: WeakKeyDictionary[lgb.Booster, ExpertScorer] = WeakKeyDictionary()
+_PREPARED: WeakKeyDictionary[Boosted, ExpertScorer] = WeakKeyDictionary()
 """A model in use is asked again and again."""
 
 
@@ -51,6 +55,8 @@ def train(
     but the first (K - 1 numbers) that boosting starts from; the caller adds it again after prediction
     (`log_chances`). `validation` (matrix, target, weight) stops early where boosting can be (not with dart).
     """
+    import lightgbm as lgb
+
     settings = {**_ALWAYS, "seed": seed, "num_threads": _threads(matrix), **params, **_objective(classes)}
     rounds = int(settings.pop("n_estimators", 100))
     if start is not None:
@@ -79,12 +85,12 @@ def train(
     return lgb.train(settings, data, rounds, valid_sets=[held_out], callbacks=[stop])
 
 
-def log_chances(booster: lgb.Booster, matrix: Array, classes: int, start: Array | None = None) -> Array:
+def log_chances(booster: Boosted, matrix: Array, classes: int, start: Array | None = None) -> Array:
     """(rows, K) log-probabilities; `start` as in `train`."""
     return log_from_raw(_raw(booster, matrix), classes, start)
 
 
-def _raw(booster: lgb.Booster, matrix: Array) -> Array:
+def _raw(booster: Boosted, matrix: Array) -> Array:
     """Raw scores; of many rows by the prepared forest, which is several times as fast as LightGBM."""
     walks = len(matrix) * booster.num_trees()
     if walks < _MANY_WALKS or len(matrix) < _MANY_ROWS:
@@ -122,9 +128,9 @@ def rounds_of(booster: lgb.Booster) -> int:
     return max(booster.best_iteration, 0) or max(booster.current_iteration(), 1)
 
 
-def from_text(text: str) -> lgb.Booster:
+def from_text(text: str) -> StoredTrees:
     """A booster from its own text. The text must be checked before: LightGBM crashes on a damaged one."""
-    return lgb.Booster(model_str=text)
+    return StoredTrees(text)
 
 
 def _threads(matrix: Array) -> int:

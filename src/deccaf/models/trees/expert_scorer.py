@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-import lightgbm as lgb
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
@@ -24,7 +23,7 @@ from scipy.special import expit, softmax
 
 from deccaf.errors import ConfigError, DataError
 from deccaf.models.trees.branches import Router, Routes
-from deccaf.models.trees.forest import Array, Forest, read_forest
+from deccaf.models.trees.forest import Array, Boosted, Forest, read_forest
 from deccaf.models.trees.slots import Lookup, Regions, Slot, build_slots, pick
 
 ROWS = 32_768
@@ -83,7 +82,7 @@ class ExpertScorer:
 
     def __init__(
         self,
-        booster: lgb.Booster,
+        booster: Boosted,
         columns: int | Sequence[int],
         values: ArrayLike,
         *,

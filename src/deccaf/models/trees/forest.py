@@ -1,14 +1,14 @@
 """A LightGBM model as plain arrays, read from the text of a booster that is already in memory.
 
-Only for boosters that LightGBM itself holds: text from a file must never be trusted to it or to this module.
+Only for boosters that LightGBM itself wrote: text from a file is checked first (`text_check`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, Protocol
 
-import lightgbm as lgb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -70,7 +70,22 @@ class Forest:
     """What a random forest divides its raw scores by before they become probabilities."""
 
 
-def read_forest(booster: lgb.Booster) -> Forest:
+class Boosted(Protocol):
+    """A LightGBM booster, or `stored_trees.StoredTrees`, which is one without LightGBM."""
+
+    def model_to_string(self) -> str:
+        """The model as text, up to its best iteration, if it has one."""
+
+    def num_trees(self) -> int:
+        """How many trees it has."""
+
+    def predict(
+        self, data: Array, *, raw_score: bool = False, pred_contrib: bool = False, num_threads: int = 1
+    ) -> Any:
+        """Raw scores of rows, or what each feature contributed to them."""
+
+
+def read_forest(booster: Boosted) -> Forest:
     """The trees that `booster.predict` would use (up to its best iteration, if it has one)."""
     head, *parts = booster.model_to_string().split("\nTree=")
     fields = _fields(head)

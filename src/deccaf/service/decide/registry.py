@@ -15,6 +15,7 @@ from deccaf.data.config import ConstraintsTable
 from deccaf.data.costs import MACHINE
 from deccaf.data.rows import CaseRows, check_row
 from deccaf.estimator import DeCCaF
+from deccaf.models.trees.stored_trees import expect_many
 from deccaf.planning.scored import Scored
 from deccaf.service.decide import newcomers
 from deccaf.service.ledger import versions
@@ -123,6 +124,7 @@ class Registry:
 
 def load(content: bytes) -> DeCCaF:
     """A model from the bytes of its file; checked before anything of it is used."""
+    expect_many()
     with scratch_folder() as folder:
         path = folder / "uploaded.deccaf"
         path.write_bytes(content)
