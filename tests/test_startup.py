@@ -131,6 +131,10 @@ def test_the_help_of_a_command_imports_no_models(tmp_path: Path, command: str) -
     assert ran.code == 0
     assert "Usage: " + command in ran.out
     assert not LEARNING & ran.modules
+    raw = dict(commands())[command]
+    texts = " ".join([raw.help or "", *(getattr(one, "help", None) or "" for one in raw.params)])
+    for table in set(re.findall(r"\[[a-z_]+\]", texts)) - {"[bold]"}:  # names of tables are not styles
+        assert table in ran.out
 
 
 def test_help_lists_the_first_sentence_of_each_command() -> None:

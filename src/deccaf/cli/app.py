@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -72,7 +73,20 @@ class Waiting(TyperCommand):
 
     def make_context(self, *arguments: Any, **settings: Any) -> Any:
         """Called to run the command, or to show its own help."""
-        return self.loaded().make_context(*arguments, **settings)
+        return _literal(self.loaded()).make_context(*arguments, **settings)
+
+
+_TABLE = re.compile(r"(?<!\\)\[(?=[a-z_]+\])(?!bold\])")
+
+
+def _literal(command: Any) -> Any:
+    """The command with the brackets of its help kept: [costs] is a table of a configuration, not a style."""
+    for one in (command, *command.params):
+        if getattr(one, "help", None):
+            one.help = _TABLE.sub(r"\\[", one.help)
+    for child in getattr(command, "commands", {}).values():
+        _literal(child)
+    return command
 
 
 class _Commands(TyperGroup):
