@@ -109,9 +109,11 @@ def _tallies(model: Model, labelled: Sequence[LabelledCase]) -> dict[str, Tally]
         mine = graded.who == name
         margin = sequential.margin_of(float(known.get(str(name), 0)))
         found[_PERSON + str(name)] = sequential.errors(graded.wrong[mine], graded.expected[mine], margin)
-    classes = list(model.classes)
-    p = checks.class_chances(model, windows.as_frame([case.features for case in labelled], model))
+    classes, usual = list(model.classes), [case for case in labelled if not case.golden]
+    if not usual:
+        return found
+    p = checks.class_chances(model, windows.as_frame([case.features for case in usual], model))
     for k in range(len(classes) - 1 if len(classes) == 2 else 0, len(classes)):
-        happened = np.array([case.label == classes[k] for case in labelled], np.float64)
+        happened = np.array([case.label == classes[k] for case in usual], np.float64)
         found[_CLASS + str(classes[k])] = sequential.level(happened, p[:, k])
     return found
