@@ -70,20 +70,21 @@ def main() -> None:
             rng = np.random.default_rng([chosen.seed, round(1 / missed), count])
             held: dict[str, list[bool]] = {}
             width = []
+            table = desk(missed, rng)
+            bare, label = table.drop(columns="label"), table.set_index("case_id")["label"]
+            truths = {"all": _truth(table)} | {str(a): _truth(mine) for a, mine in table.groupby("age")}
             for _ in range(chosen.samples):
-                table = desk(missed, rng)
-                drawn = draw(table.drop(columns="label"), count, int(rng.integers(2**31)), by=["maker"])
-                audited = drawn.merge(table[["case_id", "label"]], on="case_id")
-                found = estimate(table.drop(columns="label"), audited, 1, by=["maker"], group="age")
+                audited = draw(bare, count, int(rng.integers(2**31)), by=["maker"])
+                audited["label"] = label[audited["case_id"]].to_numpy()
+                found = estimate(bare, audited, 1, by=["maker"], group="age")
                 for row in found.itertuples():
-                    mine = table if row.group == "all" else table[table["age"] == row.group]
-                    truth = _truth(mine)[row.measure]
+                    truth = truths[row.group][row.measure]
                     name = row.measure if row.group == "all" else f"by age: {row.measure}"
                     held.setdefault(name, []).append(row.low - 1e-9 <= truth <= row.high + 1e-9)
                     if row.group == "all" and row.measure == "recall":
                         width.append(row.high - row.low)
                 low, high = recall_by_wald(audited)
-                held.setdefault("wald", []).append(low <= _truth(table)["recall"] <= high)
+                held.setdefault("wald", []).append(low <= truths["all"]["recall"] <= high)
             names = ["precision", "recall", "accuracy", "by age: recall"]
             shares = {name: float(np.mean(values)) for name, values in held.items()}
             least = min(least, *(shares[name] for name in names))

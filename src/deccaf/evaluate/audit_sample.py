@@ -11,10 +11,10 @@ for which k is true; of those for which k is true, *recall* is the share that sa
 that is right. A group's cases in a stratum are a random sample of the group's cases there, whose number is
 known: each stratum and group is a cell of its own.
 
-*Intervals.* Each cell's share has Wilson's interval, with the sample as large as it is worth in a finite
-number of decisions (n (N - 1) / (N - n)); sums over cells, and the ratio of misses to hits behind recall, are
-put together from these (MOVER: Zou and Donner 2008, Donner and Zou 2012). So a sample in which no miss was
-found still leaves open as many as it could have overlooked.
+*Intervals.* Each cell's share has Clopper and Pearson's exact interval, with the sample as large as it counts
+among finitely many decisions (n (N - 1) / (N - n)); sums over cells, and the ratio of misses to hits behind
+recall, are put together from these (MOVER: Zou and Donner 2008, Donner and Zou 2012). So a sample in which no
+miss was found still leaves open as many as it could have overlooked.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.stats import beta
 
 from deccaf.errors import ConfigError, DataError
-from deccaf.evaluate.measures import POOLED, wilson
+from deccaf.evaluate.measures import POOLED
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -151,7 +152,7 @@ class Cells:
         with np.errstate(divide="ignore", invalid="ignore"):
             worth = self.audited * (self.there - 1) / (self.there - self.audited)
         whole = self.audited >= self.there
-        low, high = wilson(share, np.where(seen & ~whole, worth, 1.0), confidence)
+        low, high = _exact(share, np.where(seen & ~whole, worth, 1.0), confidence)
         low, high = np.where(whole, share, low), np.where(whole, share, high)
         low, high = np.where(seen, low, 0.0), np.where(seen, high, 1.0)
         value = float((self.there * share).sum())
@@ -159,6 +160,14 @@ class Cells:
         up = float(np.sqrt(((self.there * (high - share)) ** 2).sum()))
         least, most = self.so.sum(), (self.there - self.audited + self.so).sum()
         return value, max(value - down, float(least)), min(value + up, float(most))
+
+
+def _exact(share: Array, count: Array, confidence: float) -> tuple[Array, Array]:
+    """Clopper and Pearson's interval of shares of so many (not always a whole number of) cases."""
+    tail, so = (1 - confidence) / 2, share * count
+    low = np.where(share > 0, beta.ppf(tail, np.maximum(so, 1e-9), count - so + 1), 0.0)
+    high = np.where(share < 1, beta.ppf(1 - tail, so + 1, np.maximum(count - so, 1e-9)), 1.0)
+    return np.minimum(low, share), np.maximum(high, share)
 
 
 def _checked(frame: pd.DataFrame, sample: pd.DataFrame) -> pd.DataFrame:
@@ -241,7 +250,7 @@ def _recall(hits: Cells, misses: Cells, confidence: float) -> tuple[float, float
     a, a_low, a_high = hits.total(confidence) if len(hits.there) else (0.0, 0.0, 0.0)
     b, b_low, b_high = misses.total(confidence) if len(misses.there) else (0.0, 0.0, 0.0)
     value = a / (a + b) if a + b > 0 else np.nan
-    low = 1.0 / (1.0 + _ratio(b, b_high, a, a_low)) if a_low > 0 or b_high > 0 else 0.0
+    low = 1.0 / (1.0 + _ratio(b, b_high, a, a_low))
     high = 1.0 - 1.0 / (1.0 + _ratio(a, a_high, b, b_low))
     return value, low, high
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from anyio import to_thread
 
 from deccaf.errors import DeccafError
-from deccaf.service.decide import pricing, registry
+from deccaf.service.decide import golden_choice, pricing, registry
 from deccaf.service.decide.arrivals import Intake
 from deccaf.service.jobs.worker import Worker
 from deccaf.service.large_changes import LargeChanges
@@ -198,6 +198,7 @@ class Service:
             self.large.end_open,
             self._expire,
             self._renew_prices,
+            self._golden,
             self.worker.start_next,
             self.monitor.check,
             self._add_up,
@@ -231,6 +232,9 @@ class Service:
                 self.live_losses.means(connection, shift)
 
         self.read(update)
+
+    def _golden(self) -> None:
+        golden_choice.hand_out(self.engine, self.writer, self.models.active, self.rng)
 
     def _renew_prices(self) -> None:
         for shift in self.read(lambda connection: pricing.due(connection, time.time())):

@@ -22,6 +22,7 @@ from deccaf.service.decide import registry
 from deccaf.service.imports import past_records
 from deccaf.service.imports.past_records import PastLesson
 from deccaf.service.ledger import letting, versions
+from deccaf.service.ledger.review.golden import is_golden
 from deccaf.service.store import tables as t
 from deccaf.service.store.settings import LEARNING, read_setting
 
@@ -60,6 +61,8 @@ def read_lesson(connection: sa.Connection, like: int | None = None) -> Lesson:
     if config.labels.selective:
         people = sa.select(t.decisions.c.case_id).where(t.decisions.c.maker != MACHINE)
         wanted = sa.or_(wanted, t.cases.c.case_id.in_(people))
+    # a golden case stands there with its source already, and was chosen for its truth
+    wanted = sa.and_(wanted, ~is_golden(t.cases.c.case_id))
     past = past_records.lesson(connection, only_labelled=not config.labels.selective)
     cases, own_time = _cases(connection, config, wanted, past)
     return Lesson(cases, _decisions(connection, wanted, past, with_time=not own_time), config)

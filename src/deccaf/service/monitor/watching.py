@@ -109,7 +109,10 @@ def _tallies(model: Model, labelled: Sequence[LabelledCase]) -> dict[str, Tally]
         mine = graded.who == name
         margin = sequential.margin_of(float(known.get(str(name), 0)))
         found[_PERSON + str(name)] = sequential.errors(graded.wrong[mine], graded.expected[mine], margin)
-    classes, once = list(model.classes), [case for case in labelled if not case.is_further]
+    classes = list(model.classes)
+    once = [case for case in labelled if not (case.is_further or case.golden)]
+    if not once:
+        return found
     p = checks.class_chances(model, windows.as_frame([case.features for case in once], model))
     for k in range(len(classes) - 1 if len(classes) == 2 else 0, len(classes)):
         happened = np.array([case.label == classes[k] for case in once], np.float64)

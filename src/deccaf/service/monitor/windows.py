@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from deccaf.data.costs import MACHINE
 from deccaf.service.decide.registry import Model
+from deccaf.service.ledger.review.golden import is_golden
 from deccaf.service.store import tables as t
 
 WINDOW = 1_000
@@ -37,12 +38,15 @@ class LabelledCase:
     """When the label came."""
     is_further: bool = False
     """One more person's answer on a case: its truth is counted once."""
+    golden: bool = False
+    """Whether it was chosen for what it tells of a person: it says nothing of how cases are."""
 
 
 def latest_cases(connection: sa.Connection, since: float, at: float, model: Model) -> pd.DataFrame:
     """Features of the latest cases that the model scored."""
     c = t.cases.c
-    query = sa.select(c.features).where(c.arrived_at >= since, c.arrived_at <= at, c.given.is_(None))
+    came = sa.and_(c.arrived_at >= since, c.arrived_at <= at)
+    query = sa.select(c.features).where(came, c.given.is_(None), ~is_golden(c.case_id))
     texts = connection.execute(query.order_by(c.id.desc()).limit(WINDOW)).scalars().all()
     return as_frame(texts, model)
 
@@ -51,7 +55,8 @@ def first_cases(connection: sa.Connection, model: Model) -> pd.DataFrame:
     """Features of the first cases after a model was first put in force."""
     a, c = t.activations.c, t.cases.c
     began = connection.execute(sa.select(sa.func.min(a.at)).where(a.model_id == model.id)).scalar()
-    query = sa.select(c.features).where(c.arrived_at >= (began or 0.0), c.given.is_(None))
+    since = c.arrived_at >= (began or 0.0)
+    query = sa.select(c.features).where(since, c.given.is_(None), ~is_golden(c.case_id))
     return as_frame(connection.execute(query.order_by(c.id).limit(SCORE_REFERENCE)).scalars().all(), model)
 
 
@@ -59,7 +64,9 @@ def freshly_labelled(connection: sa.Connection, since: float, at: float) -> list
     """The cases of the freshest labels."""
     y, c = t.labels.c, t.cases.c
     fresh = sa.select(y.case_id).where(y.at >= since, y.at <= at).order_by(y.id.desc()).limit(WINDOW)
-    query = sa.select(*c["case_id", "features", "label"]).where(c.case_id.in_(fresh), c.given.is_(None))
+    query = sa.select(*c["case_id", "features", "label"]).where(
+        c.case_id.in_(fresh), c.given.is_(None), ~is_golden(c.case_id)
+    )
     return [
         LabelledCase(row.case_id, row.features, json.loads(row.label)) for row in connection.execute(query)
     ]
@@ -101,7 +108,7 @@ def labels_after(connection: sa.Connection, last: int, at: float) -> list[Labell
     y, c, d, o = t.labels.c, t.cases.c, t.decisions.c, t.opinions.c
     first = t.labels.alias("first")
     earlier = sa.exists().where(first.c.case_id == y.case_id, first.c.id < y.id)
-    columns = (y.id, y.at, c.case_id, c.features, c.label)
+    columns = (y.id, y.at, c.case_id, c.features, c.label, is_golden(c.case_id).label("golden"))
     fresh = (y.id > last, y.at <= at, c.given.is_(None), ~earlier)
     query = (
         sa.select(*columns, d.maker, d.decision)
@@ -127,7 +134,7 @@ def labels_after(connection: sa.Connection, last: int, at: float) -> list[Labell
 def _labelled(row: Any, *, is_further: bool) -> LabelledCase:
     decision = None if row.decision is None else json.loads(row.decision)
     facts = (row.case_id, row.features, json.loads(row.label), row.maker, decision)
-    return LabelledCase(*facts, row.id, row.at, is_further)
+    return LabelledCase(*facts, row.id, row.at, is_further, bool(row.golden))
 
 
 def label_delays(connection: sa.Connection, since: float) -> tuple[float | None, float | None]:

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from deccaf.data.costs import Costs
 from deccaf.service.ledger import versions
+from deccaf.service.ledger.review.golden import is_golden
 from deccaf.service.ledger.versions import Activation, Version
 from deccaf.service.store import tables as t
 
@@ -66,7 +67,7 @@ def _in_force(connection: sa.Connection, costs: Costs | None) -> dict[int, InFor
         .join_from(latest, t.cases, c.case_id == latest.c.case_id)
         .join(t.assignments, sa.and_(a.case_id == c.case_id, a.state == "decided"))
         .join(t.decisions, d.case_id == c.case_id)
-        .where(a.model_id.is_not(None))
+        .where(a.model_id.is_not(None), ~is_golden(c.case_id))
         .group_by(a.model_id, d.decision, c.label)
     )
     prices = _prices(costs)

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from deccaf.data.costs import MACHINE
 from deccaf.planning.random_sharing import random_cost
 from deccaf.service.ledger import case_records, shifts
+from deccaf.service.ledger.review.golden import is_golden
 from deccaf.service.monitor.live_losses import LiveLosses
 from deccaf.service.store import tables as t
 
@@ -63,6 +64,7 @@ def report_shift(connection: sa.Connection, shift_id: int, losses: LiveLosses) -
     states: dict[str, dict[str, Any]] = {}
     for maker, state, count, loss in connection.execute(counted.group_by(a.maker, a.state)):
         states.setdefault(maker, {})[state] = (count, loss)
+    golden = _golden(connection, shift_id)
     makers = [
         MakerLoad(
             maker=seat.maker,
@@ -76,29 +78,41 @@ def report_shift(connection: sa.Connection, shift_id: int, losses: LiveLosses) -
             ),
             expected_loss=sum(
                 loss for state, (_, loss) in states.get(seat.maker, {}).items() if state != t.ANSWERED
-            ),
+            )
+            - golden.get(seat.maker, (0, 0.0))[1],
             price=seat.price,
         )
         for seat in roster
     ]
     means = losses.means(connection, shift_id)
-    cases = sum(seat.cases for seat in roster)
+    every = sum(seat.cases for seat in roster)
+    cases = every - sum(count for count, _ in golden.values())
     return ShiftReport(
         shift=shift_id,
         waiting=case_records.waiting_count(connection),
-        assigned=cases,
+        assigned=every,
         decided=sum(load.decided - load.answered for load in makers),
         expected_cost=sum(load.expected_loss for load in makers),
         machine_cost=cases * means[MACHINE] if cases and MACHINE in means else None,
-        random_cost=_random_cost(means, makers),
+        random_cost=_random_cost(means, makers, {name: count for name, (count, _) in golden.items()}),
         makers=makers,
     )
 
 
-def _random_cost(means: dict[str, float], makers: list[MakerLoad]) -> float | None:
+def _golden(connection: sa.Connection, shift_id: int) -> dict[str, tuple[int, float]]:
+    """Everybody's golden cases, which take their time and are no cost of the day: how many, expected loss."""
+    a = t.assignments.c
+    query = sa.select(a.maker, sa.func.count(), sa.func.sum(a.expected_loss)).where(
+        a.shift_id == shift_id, a.state.in_(t.LIVE), is_golden(a.case_id)
+    )
+    rows = connection.execute(query.group_by(a.maker))
+    return {maker: (int(count), float(loss)) for maker, count, loss in rows}
+
+
+def _random_cost(means: dict[str, float], makers: list[MakerLoad], golden: dict[str, int]) -> float | None:
     """What the loads would cost if they were dealt at random; None where somebody's losses are not known."""
-    busy = [load for load in makers if load.used > load.answered]
-    if not busy or any(load.maker not in means for load in busy):
+    loads = {load.maker: load.used - load.answered - golden.get(load.maker, 0) for load in makers}
+    busy = [name for name, count in loads.items() if count > 0]
+    if not busy or any(name not in means for name in busy):
         return None
-    average_case = [[means[load.maker] for load in busy]]
-    return random_cost(average_case, [load.used - load.answered for load in busy])
+    return random_cost([[means[name] for name in busy]], [loads[name] for name in busy])

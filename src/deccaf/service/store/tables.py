@@ -473,6 +473,79 @@ watch_days = _table(
     _at(),
 )
 
+golden_sources = _table(
+    "golden_sources",
+    _id(),
+    sa.Column("features", sa.Text, nullable=False),
+    sa.Column("label", sa.Text, nullable=False),
+    _ref("key_id", "keys.id"),
+    _at(),
+    _at("withdrawn_at", nullable=True),
+)
+"""Cases with a known truth that a lead entered to be given out again."""
+
+golden_rates = _table(
+    "golden_rates",
+    sa.Column("maker", sa.Text, primary_key=True),
+    sa.Column("rate", sa.Double, nullable=False),
+    sa.Column("looked", _Id, nullable=False),
+    sa.CheckConstraint("rate >= 0 AND rate <= 0.5", name="rate"),
+)
+"""How many golden cases somebody gets per case, and up to which assignment that has been seen to."""
+
+golden_cases = _table(
+    "golden_cases",
+    sa.Column("case_id", sa.Text, sa.ForeignKey("cases.case_id"), primary_key=True),
+    sa.Column("source", sa.Text, nullable=False),
+    sa.Column("maker", sa.Text, nullable=False),
+    sa.Column("label", sa.Text, nullable=False),
+    sa.Column("chosen", sa.Text, nullable=False),
+    _at(),
+    sa.Index("ix_golden_cases_maker", "maker", "source"),
+)
+"""Which cases of the ledger are golden ones, whose, and what their truth is."""
+
+trials = _table(
+    "trials",
+    _id(),
+    _ref("model_id", "models.id"),
+    _ref("key_id", "keys.id"),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("rules", sa.Text, nullable=False),
+    sa.Column("seed", _Id, nullable=False),
+    sa.Column("verdict", sa.Text),
+    _at(),
+    _at("ended_at", nullable=True),
+    sa.CheckConstraint("state IN ('shadow', 'trial', 'ended')", name="state"),
+)
+"""A candidate beside today's practice: first as its shadow, then with a share of the cases."""
+
+trial_strata = _table(
+    "trial_strata",
+    sa.Column("trial_id", _Id, sa.ForeignKey("trials.id"), primary_key=True, autoincrement=False),
+    sa.Column("stratum", sa.Text, primary_key=True),
+    sa.Column("cases", sa.Integer, nullable=False),
+)
+"""How many cases of a stratum have come in a trial: the next one's place in its block."""
+
+trial_cases = _table(
+    "trial_cases",
+    sa.Column("case_id", sa.Text, sa.ForeignKey("cases.case_id"), primary_key=True),
+    _ref("trial_id", "trials.id"),
+    sa.Column("stratum", sa.Text, nullable=False),
+    sa.Column("block", sa.Integer, nullable=False),
+    sa.Column("candidate", sa.Boolean, nullable=False),
+    sa.Column("propensity", sa.Double, nullable=False),
+    sa.Column("maker", sa.Text, nullable=False),
+    sa.Column("expert", sa.Text, nullable=False),
+    sa.Column("today_loss", sa.Double, nullable=False),
+    sa.Column("candidate_loss", sa.Double, nullable=False),
+    sa.Column("same_plan", sa.Double, nullable=False),
+    sa.Index("ix_trial_cases_trial", "trial_id", "case_id"),
+)
+"""A case's arm and its chance; whom today's practice (`maker`) and the candidate (`expert`) would choose, and
+what each model expects of its own choice, and what the candidate's expects of today's (`same_plan`)."""
+
 erasures = _table(
     "erasures",
     sa.Column("before", sa.Text, primary_key=True),

@@ -14,6 +14,8 @@ from fastapi import APIRouter, Response
 
 from deccaf.data.costs import MACHINE
 from deccaf.service.ledger import people
+from deccaf.service.ledger.review import golden
+from deccaf.service.ledger.review.golden import GoldenRecord
 from deccaf.service.reports.expert_report import ErrorsByTruth, ExpertReport
 from deccaf.service.reports.team_report import CostCurve, Disagreement, cost_curves
 from deccaf.service.web.common import Here
@@ -57,16 +59,17 @@ def team(here: Here, visitor: LeadHere) -> Response:
 
     def look(
         connection: sa.Connection,
-    ) -> tuple[list[Record], set[str], list[CostCurve], Disagreement | None]:
+    ) -> tuple[list[Record], set[str], list[GoldenRecord], list[CostCurve], Disagreement | None]:
         found = here.records.read(connection, time.time())[0]
         records = [Record.of(row) for row in found if row.maker != MACHINE]  # it gets other cases: no person
         out_of_use = {person.name for person in people.list_experts(connection) if not person.active}
+        known = golden.records(connection)
         if model is None:
-            return records, out_of_use, [], None
+            return records, out_of_use, known, [], None
         curves = cost_curves(connection, model)
-        return records, out_of_use, curves, here.disagreements.read(connection, model)
+        return records, out_of_use, known, curves, here.disagreements.read(connection, model)
 
-    records, out_of_use, curves, matrix = here.read(look)
+    records, out_of_use, known, curves, matrix = here.read(look)
     bars = [replace(record.bar, name=visitor.called(record.name)) for record in records]
     theirs = [r.errors for r in records if r.errors.labelled]
     if matrix is not None:
@@ -81,6 +84,7 @@ def team(here: Here, visitor: LeadHere) -> Response:
         bars=bars,
         records=records,
         out_of_use=out_of_use,
+        golden=known,
         curves=curves,
         matrix=matrix,
         disagreement=None if matrix is None else _most_and_least(matrix),

@@ -1,0 +1,1 @@
+"""Routes about how good the desk is: golden cases."""

@@ -1,0 +1,79 @@
+"""Golden cases: what a lead enters, how many somebody gets, how they did and what it cost in time."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import sqlalchemy as sa
+from fastapi import APIRouter, Request, Response
+from pydantic import Field
+
+from deccaf.service.errors import conflict
+from deccaf.service.ledger.review import golden
+from deccaf.service.store.fields import Class, Strict
+from deccaf.service.web.api.common import IdempotencyKey, Lead, call_of, problems, send
+from deccaf.service.web.common import Here, MakerPath, classes_of, known_class
+
+router = APIRouter(prefix="/v1/golden", tags=["golden cases"], responses=problems(404, 409))
+
+MOST = 1_000
+"""Golden cases that are entered in one request."""
+
+
+class Source(Strict):
+    """A case with its truth."""
+
+    features: dict[str, Any]
+    label: Class
+
+
+class Sources(Strict):
+    """Cases to be given out as golden ones."""
+
+    cases: Annotated[list[Source], Field(min_length=1, max_length=MOST)]
+
+
+class Rate(Strict):
+    """Golden cases for each other case that somebody gets."""
+
+    rate: Annotated[float, Field(ge=0, le=0.5, allow_inf_nan=False)]
+
+
+@router.get("")
+def read(here: Here, who: Lead) -> dict[str, Any]:
+    """Everybody's rate, golden cases given, decided and right, and the seconds that they took."""
+    return {"people": [asdict(one) for one in here.read(golden.records)]}
+
+
+@router.post("", status_code=201)
+async def enter(
+    wanted: Sources, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
+) -> Response:
+    """Enter cases with a known truth; they are given out beside labelled cases that somebody has not seen."""
+    model = here.models.active
+
+    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
+        if model is None:
+            raise conflict("no-model", "golden cases need a model in force: it says whom they tell about")
+        rows = []
+        for case in wanted.cases:
+            model.check(case.features)
+            rows.append((json.dumps(case.features), known_class(case.label, classes_of(here))))
+        return {"entered": len(golden.add_sources(connection, rows, who, at))}
+
+    return send(await here.change(await call_of(request, who, key), change, 201))
+
+
+@router.put("/rates/{expert}")
+async def set_rate(
+    expert: MakerPath, wanted: Rate, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
+) -> Response:
+    """Say how many golden cases somebody gets for each other case, from now on; 0: none."""
+
+    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
+        golden.set_rate(connection, expert, wanted.rate, who, at)
+        return {"expert": expert, "rate": wanted.rate}
+
+    return send(await here.change(await call_of(request, who, key), change))

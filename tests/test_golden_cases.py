@@ -1,0 +1,137 @@
+"""Golden cases: nobody can tell them apart, they cost nothing on record, and what they say counts."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+
+from deccaf.service.decide import golden_choice as hand_outs
+from deccaf.service.decide.newcomers import with_newcomers
+from deccaf.service.ledger.review import golden
+from deccaf.service.ledger.review.undo import UNDO_SECONDS
+from deccaf.service.monitor import windows
+from deccaf.service.store import tables as t
+from pages_world import Person, new_key
+from service_world import World, history, model_file, world
+
+
+def furnished(here: World, tmp_path: Path) -> None:
+    """A model in force, three cases of ann's, and golden cases to choose from."""
+    put = here.lead.post(
+        "/v1/models?name=first",
+        content=model_file(tmp_path),
+        headers={"Content-Type": "application/octet-stream"},
+    )
+    assert put.status_code == 201, put.text
+    assert here.lead.post(f"/v1/models/{put.json()['id']}/activate").status_code == 200
+    here.service.models.refresh()
+    rows = history(40, seed=9)
+    known = [
+        {"features": {"amount": row.amount, "channel": row.channel}, "label": int(row.label)}
+        for row in rows.itertuples()
+    ]
+    made = here.lead.post("/v1/golden", json={"cases": known})
+    assert made.status_code == 201, made.text
+    assert made.json() == {"entered": 40}
+
+
+def hand_out(here: World, at: float | None = None) -> list[str]:
+    return hand_outs.hand_out(
+        here.service.engine, here.service.writer, here.service.models.active, np.random.default_rng(0), at
+    )
+
+
+def shape(value: Any) -> Any:
+    """What a reviewer could tell cases apart by: fields and kinds of values."""
+    if isinstance(value, dict):
+        return {name: shape(part) for name, part in value.items()}
+    return type(value).__name__
+
+
+def test_a_golden_case_from_the_queue_to_its_label(database_url: str, tmp_path: Path) -> None:
+    with world(database_url, {"ann": 9, "bob": 1, "machine": 0}, housekeeping=False) as here:
+        furnished(here, tmp_path)
+        assert here.ann.put("/v1/golden/rates/ann", json={"rate": 0.5}).status_code == 403
+        assert here.lead.put("/v1/golden/rates/nobody", json={"rate": 0.5}).status_code == 404
+        assert here.lead.put("/v1/golden/rates/ann", json={"rate": 0.5}).status_code == 200
+        for number in range(6):
+            body = {"case_id": f"a-{10**8 + number}", "features": {"amount": 0.3, "channel": "web"}}
+            answer = here.machine.post("/v1/cases", json=body)
+            assert answer.status_code in (201, 202), answer.text
+        usual = here.lead.get("/v1/reports/shift").json()
+        made = hand_out(here)
+        assert made
+        assert hand_out(here) == []  # nothing new since
+        assert not {case for case in made if not case.startswith("a-") or len(case) != 11}
+        after = here.lead.get("/v1/reports/shift").json()
+        assert after["expected_cost"] == pytest.approx(usual["expected_cost"])
+        assert after["machine_cost"] is not None
+        loads = {row["maker"]: row for row in after["makers"]}
+        before = {row["maker"]: row for row in usual["makers"]}
+        assert loads["ann"]["used"] == before["ann"]["used"] + len(made)  # it takes their time
+        here.assert_sound()
+
+        shapes, decided = set(), []
+        while (claim := here.ann.post("/v1/queue/next", json={})).status_code == 200:
+            case = claim.json()
+            own = here.ann.get(f"/v1/cases/{case['case_id']}").json()
+            decision = {"decision": 0, "seconds": 30.0}
+            done = here.ann.post(f"/v1/cases/{case['case_id']}/decision", json=decision)
+            assert done.status_code == 200, done.text
+            shapes.add(json.dumps([shape(case), shape(own), shape(done.json())], sort_keys=True))
+            decided.append(case["case_id"])
+        assert set(made) < set(decided)
+        assert len(shapes) == 1
+
+        truth = here.service.read(_labels)
+        assert here.service.read(lambda c: golden.to_reveal(c, time.time())) == []  # may still be taken back
+        hand_out(here, time.time() + UNDO_SECONDS + 1)
+        labelled = here.service.read(
+            lambda c: dict(c.execute(sa.select(t.cases.c.case_id, t.cases.c.label)).all())
+        )
+        assert {case: labelled[case] for case in made} == truth
+        record = here.lead.get("/v1/golden").json()["people"][0]
+        right = sum(json.loads(label) == 0 for label in truth.values())
+        assert (record["maker"], record["given"], record["decided"]) == ("ann", len(made), len(made))
+        assert (record["right"], record["seconds"]) == (right, 30.0 * len(made))
+
+        page = Person(here, new_key(here, "lead")).get("/team").text
+        assert f"{right} of {len(made)} were decided right" in page
+
+        far = time.time() + 10**6
+        watched = here.service.read(lambda c: windows.labels_after(c, 0, far))
+        assert {case.case_id for case in watched if case.golden} == set(made)
+        assert {case.case_id for case in here.service.read(lambda c: windows.decided_by_people(c, 0, far))}
+        assert here.service.read(lambda c: windows.freshly_labelled(c, 0, far)) == []
+        kinds = [line["kind"] for line in here.lead.get(f"/v1/cases/{made[0]}").json()["history"]]
+        assert {"golden", "assigned", "claimed", "decided", "labelled"} <= set(kinds)
+        here.assert_sound()
+
+
+def _labels(connection: sa.Connection) -> dict[str, str]:
+    g = t.golden_cases.c
+    return dict(connection.execute(sa.select(g.case_id, g.label)).all())
+
+
+def test_a_newcomers_golden_cases_count_and_are_chosen_for_what_they_tell(
+    tmp_path: Path,
+) -> None:
+    with world(f"sqlite:///{tmp_path}/ledger.db", {"ann": 9, "machine": 0}, housekeeping=False) as here:
+        furnished(here, tmp_path)
+        model = here.service.models.active
+        assert model is not None
+        assert here.lead.post("/v1/experts", json={"name": "eve", "team": "desk"}).status_code == 201
+        due = golden.Due("eve", here.shift, 3, 0, 0)
+        chosen = hand_outs.choose(here.service.engine, model, due, np.random.default_rng(0))
+        assert [one.how for one in chosen] == ["telling"] * 3
+        assert len({one.candidate.source for one in chosen}) == 3
+        again = hand_outs.choose(here.service.engine, model, due, np.random.default_rng(1))
+        assert [one.candidate.source for one in again] == [one.candidate.source for one in chosen]
+        seen = here.service.read(lambda c: with_newcomers(c, model.system))
+        assert seen is model.system  # nothing decided yet
