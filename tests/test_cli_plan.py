@@ -319,3 +319,30 @@ def test_fit_refuses_what_it_cannot_use(fitted: Path, run, tmp_path: Path) -> No
     assert run(*fit_arguments(fitted, until="soon", out=tmp_path / "m.deccaf"))[0] == 2
     log.assign(case_id="x").to_csv(tmp_path / "log.csv", index=False)
     assert run(*fit_arguments(fitted, decisions=tmp_path / "log.csv"))[0] == 3
+
+
+def test_assign_says_in_which_order_and_what_will_be_late(
+    today: dict[str, Path], run, tmp_path: Path
+) -> None:
+    start = pd.Timestamp("2024-02-01 08:00")
+    due = start + pd.to_timedelta(np.arange(60) % 7 + 1, unit="min")
+    change_cases(today, due=due, waiting_cost=np.where(np.arange(60) % 3, 0.5, np.nan))
+    (tmp_path / "deccaf.toml").write_text(CONFIG + "[waiting]\ncost = 0.1\nlate = 0.05\n")
+    files = today | {"config": tmp_path / "deccaf.toml"}
+    code, out, err = run(*arguments(files), "--start", "2024-02-01T08:00")
+    assert code == 0, err
+    plan = pd.read_parquet(today["out"])
+    people = plan[plan["maker"] != "machine"]
+    assert people["order"].notna().all()
+    assert plan.loc[plan["maker"] == "machine", "order"].isna().all()
+    assert (people["finish"] > start).all()
+    assert plan["late"].equals(plan["finish"] > due)
+    for words in ("errors", "waiting", "will be late", "an hour more saves"):
+        assert words in out
+    found = json.loads(run(*arguments(files), "--start", "2024-02-01T08:00", "--json")[1])
+    assert found["waiting"]["late"] == plan["late"].sum()
+    change_cases(today, waiting_cost=[-1.0] + [0.0] * 59)
+    code, _, err = run(*arguments(today))
+    assert code == 3
+    assert "column 'waiting_cost': 1 value(s) are no cost of an hour" in err
+    assert "-1.0 in case 'c500'" in err

@@ -14,11 +14,13 @@ from deccaf.assign.waiting.harm import Harm
 from deccaf.assign.waiting.order import best_order, total
 from deccaf.assign.waiting.queues import Queues
 from deccaf.assign.waiting.schedule import schedule
+from deccaf.benchmark.waiting_day import WAYS, simulate
 from deccaf.data.capacity import Capacity
 from deccaf.data.config import ConstraintsTable, WaitingTable
 from deccaf.data.schema import Columns
 from deccaf.errors import CapacityError, ConfigError, DataError
 from deccaf.planning import Plan, Scored, make_plan, read_waits
+from deccaf.simulate.days import Desk
 
 PACE = {"ann": 6.0, "bob": 4.0}
 
@@ -231,3 +233,13 @@ def test_a_further_case_waits_and_makes_others_wait() -> None:
     assert queues.help(2, 0.0) is None  # bob would not have it sooner than ann
     queues.free[1] = 2.0
     assert queues.help(2, 0.0) == "a"
+
+
+def test_a_day_costs_less_when_waiting_counts() -> None:
+    desk = Desk(7)
+    past, day = [desk.day("peaks", 8)], desk.day("peaks", 9)
+    ways = {name: WAYS[name] for name in ("greedy", "greedy with c-mu", "deccaf")}
+    found = simulate(day, past, ways)
+    assert found["deccaf"].total < found["greedy"].total
+    assert all(0 < one.used <= 1.05 and one.waiting > 0 for one in found.values())
+    assert simulate(day, past, {"again": WAYS["deccaf"]})["again"] == found["deccaf"]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deccaf.fitted import FittedTeam
-    from deccaf.planning import Plan, Summary, WhatIf, WhatIfs
+    from deccaf.planning import Plan, Waited, WhatIf, WhatIfs
 
 ModelOption = Annotated[Path, typer.Option(help="Model file that `deccaf fit` wrote.")]
 CasesOption = Annotated[
@@ -258,15 +258,29 @@ def _show(plan: Plan, as_json: bool) -> None:
     warnings = summary.warning_lines()
     for line in warnings:
         print(line)
-    show_table(_makers(summary), title="Who gets what", as_json=False)
+    show_table(_makers(summary.makers), title="Who gets what", as_json=False)
+    if summary.waiting is not None:
+        show_table(_waits(summary.waiting), title="Who works how long, and what waits", as_json=False)
     for line in summary.lines()[len(warnings) :]:
         print(line)
     if constraints is not None:
         show_table(constraints, title="What each constraint costs", as_json=False)
 
 
-def _makers(summary: Summary) -> pd.DataFrame:
-    makers, waiting = summary.makers, summary.waiting
+def _waits(waiting: Waited) -> pd.DataFrame:
+    each = waiting.makers[waiting.makers["hours"] > 0]
+    return pd.DataFrame(
+        {
+            "maker": each.index,
+            "hours of work": [f"{value:.1f}" for value in each["hours"]],
+            "late": [f"{count:,}" for count in each["late"]],
+            "waiting costs": [f"{value:,.2f}" for value in each["waiting"]],
+            "an hour more saves": [f"{value:,.2f}" for value in each["hour_saves"]],
+        }
+    )
+
+
+def _makers(makers: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame(
         {
             "maker": makers.index,
@@ -277,12 +291,6 @@ def _makers(summary: Summary) -> pd.DataFrame:
     )
     if makers["next_hour"].notna().any():
         table["next hour saves"] = ["" if np.isnan(v) else f"{v:,.3f}" for v in makers["next_hour"]]
-    if waiting is not None:
-        each = waiting.makers
-        table["hours of work"] = [f"{value:.1f}" for value in each["hours"]]
-        table["late"] = [f"{count:,}" for count in each["late"]]
-        table["waiting costs"] = [f"{value:,.2f}" for value in each["waiting"]]
-        table["an hour's help saves"] = [f"{value:,.2f}" for value in each["hour_saves"]]
     return table
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from deccaf.assign import Assignment, AssignmentProblem
-from deccaf.assign.waiting.harm import Harm
+from deccaf.assign.waiting.harm import ROUNDING, Harm
 from deccaf.assign.waiting.schedule import Schedule, in_order, schedule
 from deccaf.data.config import ConstraintsTable, ServiceLevelTable, WaitingTable
 from deccaf.data.schema import Columns
@@ -64,8 +64,8 @@ class Waits:
         options: dict[str, Any] = {"time_limit": time_limit, "seed": seed}
         found, costs = schedule(problem, harm, hours, 0, None, **options), []
         if priority is not None:
-            before, found = found, schedule(problem, harm, hours, 0, priority, **options)
-            costs.append(_price("priority", found.cost, before.cost, True))
+            free, found = found, schedule(problem, harm, hours, 0, priority, **options)
+            costs.append(_price("priority", found.cost, free.cost, True))
         for level, members in self.levels:
             before, mine, price = found.cost, members[rows], harm.broken
             harm, found = _kept(problem, harm, hours, priority, level, mine, found, options)
@@ -103,8 +103,9 @@ class Waits:
             )
             place[rows], finish[rows] = found.place, found.finish
         cost, late = self.harm.cost(finish), np.asarray(self.harm.is_late(finish))
+        order: Any = pd.arrays.IntegerArray(place, place == 0)
         extended = plan.extended(
-            order=pd.arrays.IntegerArray(place, place == 0),
+            order=order,
             finish=self._clock(finish),
             late=late,
             waiting_cost=cost,
@@ -251,8 +252,9 @@ def _due(values: pd.Series | None, ids: pd.Index, start: Any) -> tuple[pd.Timest
     cases = len(ids)
     if values is None:
         return (None if start is None else _moment(start)), np.full(cases, np.inf)
-    plain = pd.to_numeric(values, errors="coerce")
-    if plain.notna().sum() == values.notna().sum():
+    dates = pd.api.types.is_datetime64_any_dtype(values.dtype)
+    plain = values.isna() if dates else pd.to_numeric(values, errors="coerce")
+    if not dates and plain.notna().sum() == values.notna().sum():
         hours = plain.to_numpy(np.float64, na_value=np.nan)
         return (None if start is None else _moment(start)), np.where(np.isnan(hours), np.inf, hours)
     times = parse_times(values).values
@@ -285,7 +287,7 @@ def _kept(
     """The least price on breaking a promise with which a service level is kept, and the plan with it."""
 
     def share(plan: Schedule) -> float:
-        return float((plan.finish[members] <= level.hours).mean()) if members.any() else 1.0
+        return float((plan.finish[members] <= level.hours + ROUNDING).mean()) if members.any() else 1.0
 
     def tried(price: float) -> tuple[Harm, Schedule]:
         # a promise of an earlier level stays where it is the stricter

@@ -16,6 +16,9 @@ from scipy.special import expit
 from deccaf.assign.exact.scan import Floats
 from deccaf.errors import DataError
 
+ROUNDING = 1e-9
+"""Hours by which sums of minutes may be off: what is done on the minute is in time."""
+
 
 @dataclass(frozen=True, eq=False)
 class Harm:
@@ -87,12 +90,13 @@ class Harm:
 
     def is_late(self, finish: Floats) -> Any:
         """Whether each is late if it is done then; times may have further axes in front."""
-        return finish > self.due
+        return finish > self.due + ROUNDING
 
     def cost(self, finish: Floats) -> Floats:
         """What waiting costs if each case is done then."""
         over = finish - self.due
-        jump = np.where(over > 0, self.late, 0.0) + np.where(finish > self.promised, self.broken, 0.0)
+        jump = np.where(over > ROUNDING, self.late, 0.0)
+        jump = jump + np.where(finish > self.promised + ROUNDING, self.broken, 0.0)
         return np.asarray(
             self.rate * (finish - self.since) + jump + self.late_rate * np.maximum(over, 0.0), np.float64
         )

@@ -154,7 +154,7 @@ class Queues:
         rows = self._table[mine]
         harm = Harm(*rows[:, :_HOURS].T)
         ranks = next_index(harm, rows[:, _HOURS], rows[:, _SAVING], now, self.end, float(self.usual[maker]))
-        return self._case[mine[int(ranks.argmax())]]
+        return self._case[int(mine[ranks.argmax()])]
 
     def help(self, maker: int, now: float) -> Name | None:
         """The case of another's queue that this maker, who has nothing to do, should take; None: none.
@@ -171,7 +171,7 @@ class Queues:
         mine = now + hours[:, maker]
         gain = loss[here, owner] - loss[:, maker] + took * _behind(owner, rank, rank * took)
         gain += queued.expected(done, UNSURE * (done - now)) - queued.expected(mine, UNSURE * (mine - now))
-        worth = np.where(gain > 0, gain / np.maximum(hours[:, maker], 1e-9), 0.0)
+        worth: Floats = np.where(gain > 0, gain / np.maximum(hours[:, maker], 1e-9), 0.0)
         best = int(worth.argmax())
         return self._case[best] if worth[best] > 0 else None
 
