@@ -1,13 +1,14 @@
 """How long the pages take with 50 people and 50,000 cases in the ledger, on SQLite and on PostgreSQL.
 
     .venv/bin/python benchmarks/pages.py [--cases 50000] [--people 50] [--out benchmarks/results/pages.csv]
+    .venv/bin/python benchmarks/pages.py --cases 1000000 --database sqlite
     .venv/bin/python benchmarks/pages.py --million [--cases 1000000]
 
 Times, in ms, are of one process answering itself: the first request, then the median and the slowest of five,
 and the median processor time, which does not depend on what else the machine does (on PostgreSQL without the
-server's part). With `--million` the database itself writes the cases, for three people and the machine, and
-the lead's pages are asked for: processor seconds of the first and of the better of two further requests, the
-server's among them.
+server's part). A page whose median is above `--limit` ends it with exit code 1, after the table. With
+`--million` the database itself writes the cases, for three people and the machine, and the lead's pages are
+asked for: processor seconds of the first and of the better of two further requests, the server's among them.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ PATHS = (
     "/what-if?team=120",
     "/queue",
     "/queue?expert=p00",
+    "/opinions",
     "/cases",
     "/cases/c100",
     "/team",
@@ -75,6 +77,8 @@ PATHS = (
     "/person/data?name=p49",
 )
 CHUNK = 2_000
+DISPUTED = 60
+"""Cases on the lead's list, with two answers each."""
 
 
 def build_model(people: list[str], seed: int = 0) -> DeCCaF:
@@ -150,6 +154,7 @@ def fill(service: Service, people: list[str], cases: int, folder: Path) -> None:
         pricing = desk.write_prices(c, shift, makers, rng.random(len(makers)) / 10, "benchmark", None, at)
         for start in range(0, cases, CHUNK):
             _chunk(c, rng, range(start, min(start + CHUNK, cases)), who, makers, shift, pricing, made.id, at)
+        _disputed(c, makers, shift, pricing, at)
     if service.engine.dialect.name == "postgresql":
         with service.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as c:
             c.exec_driver_sql("ANALYZE")
@@ -211,6 +216,27 @@ def _chunk(c, rng, numbers, who, makers, shift, pricing, model, at) -> None:  # 
     c.execute(sa.insert(t.labels), done[["case_id", "label"]].assign(at=at).to_dict("records"))
 
 
+def _disputed(c, makers, shift, pricing, at) -> None:  # type: ignore[no-untyped-def]
+    """Cases on which two people disagree."""
+    losses = assignments.numbers([0.5] * len(makers))
+    for k in range(DISPUTED):
+        name, features = f"d{k}", json.dumps({f"f{j}": 0.5 for j in range(12)})
+        case = {"case_id": name, "status": "assigned", "features": features, "excluded": "[]"}
+        c.execute(sa.insert(t.cases).values(**case, arrived_at=at))
+        for place, said in ((1, "0"), (2, "1")):
+            row = {"case_id": name, "shift_id": shift, "maker": makers[place], "pricing_id": pricing}
+            row |= {"state": t.ANSWERED, "method": "second", "losses": losses, "machine_says": "0"}
+            row |= {"expected_loss": 0.5, "price": 0.0, "propensity": 1.0, "created_at": at, "changed_at": at}
+            made = c.execute(sa.insert(t.assignments).values(**row).returning(t.assignments.c.id))
+            answer = {"case_id": name, "assignment_id": made.scalar_one(), "maker": makers[place]}
+            c.execute(sa.insert(t.opinions).values(**answer, decision=said, seconds=40.0, at=at))
+        row = {"case_id": name, "state": "lead", "why": "lot", "machine_barred": True, "at": at}
+        c.execute(sa.insert(t.second_opinions).values(**row))
+    r = t.roster.c
+    two = sa.and_(r.shift_id == shift, r.maker.in_(makers[1:3]))
+    c.execute(sa.update(t.roster).where(two).values(used=r.used + DISPUTED, capacity=r.capacity + DISPUTED))
+
+
 def measure(url: str, people: list[str], cases: int, folder: Path) -> list[dict[str, object]]:
     secret = first_key(url)
     service = Service(url, housekeeping=False)
@@ -266,6 +292,8 @@ def main() -> None:
     parser.add_argument("--cases", type=int)
     parser.add_argument("--million", action="store_true")
     parser.add_argument("--people", type=int, default=50)
+    parser.add_argument("--database", choices=("both", "sqlite", "postgresql"), default="both")
+    parser.add_argument("--limit", type=float, default=500.0, help="milliseconds that a page may take")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     cases = args.cases or (1_000_000 if args.million else 50_000)
@@ -274,9 +302,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         here = f"sqlite:///{folder}/deccaf.db"
-        found += measure_million(here, cases, None) if args.million else measure(here, people, cases, folder)
+        if args.database != "postgresql" and args.million:
+            found += measure_million(here, cases, None)
+        elif args.database != "postgresql":
+            found += measure(here, people, cases, folder)
         with postgres_server() as server:
-            if server is not None:
+            if server is not None and args.database != "sqlite":
                 there = server.new_database("pages")
                 more = measure_million(there, cases, server) if args.million else None
                 found += more or measure(there, people, cases, folder)
@@ -284,6 +315,9 @@ def main() -> None:
     print(table.to_string(index=False))
     if args.out is not None:
         write_frame(table, args.out)
+    slow = pd.DataFrame() if args.million else table[table["median"] > args.limit]
+    if len(slow):
+        raise SystemExit(f"slower than {args.limit:g} ms: " + ", ".join(slow["page"]))
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ LEAD_PAGES = (
     "/person?name=ann",
     "/absence?maker=ann",
     "/audit",
+    "/opinions",
     "/audit?person=ann",
     "/audit?kind=signed+in",
     "/audit?since=2020-01-01&until=2020-02-01",
