@@ -10,6 +10,7 @@ from deccaf import Costs, DeCCaF
 from deccaf.models.cases.classifier import CaseClassifier
 from deccaf.models.cases.level import Level, fit_level, forecast, periods_of
 from deccaf.models.cases.log import CaseLog
+from deccaf.planning.intervals import plan_ends
 from models_world import stored
 
 
@@ -101,3 +102,14 @@ def test_the_interval_of_a_plans_cost_holds_the_level() -> None:
     timeless = DeCCaF(Costs.binary(0.3, 1.0), case_parts=("logistic",), decision_parts=("rates",))
     timeless.fit(features, label, expert=["ann"] * len(label), decision=said)
     assert timeless.assign(features[:300], {"ann": 150}).summary.cost_interval is None
+
+
+def test_the_interval_of_a_plans_cost_holds_the_cost_where_both_ends_cost_more() -> None:
+    p = np.array([[0.9, 0.1], [0.1, 0.9]])
+    by_truth = np.array(
+        [[0.0, 1.0], [1.0, 0.0]]
+    )  # machines that are sure, one of each: a change costs either way
+    loss = (p * by_truth).sum(axis=1)
+    ends = plan_ends(p, by_truth, loss, np.array([0.0, 0.5]))
+    assert min(ends) == loss.sum()
+    assert sorted(ends)[1] > loss.sum()

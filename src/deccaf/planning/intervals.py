@@ -61,11 +61,11 @@ def loss_intervals(
 
 
 def plan_ends(p: Array, by_truth: Array, loss: Array, spread: Array, level: float = LEVEL) -> Array:
-    """What cases cost together with the level of the truths at either end of its interval.
+    """What cases cost together with the level of the truths at either end of its interval, and as it is.
 
     `by_truth` is (cases, K), NaN where it is not known, which then counts its `loss` at both ends; `spread`
     is (K,), the deviation of the log-odds of each truth. The least and the largest sum over all cases are
-    the plan's interval.
+    the plan's interval: both ends may cost more than the middle.
     """
     logs, known = np.log(np.maximum(p, 1e-300)), np.isfinite(by_truth).all(axis=1)
     ends = []
@@ -73,7 +73,7 @@ def plan_ends(p: Array, by_truth: Array, loss: Array, spread: Array, level: floa
         for k in range(1, p.shape[1]):  # one truth at a time, and with two classes all there is
             moved = softmax(logs + reach * spread * (np.arange(p.shape[1]) == k), axis=1)
             ends.append(float(np.where(known, (moved * np.nan_to_num(by_truth)).sum(axis=1), loss).sum()))
-    return np.array(ends)
+    return np.array([*ends, float(loss.sum())])
 
 
 def _mean_costs(q: Array, costs: Array) -> Array:
