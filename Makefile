@@ -20,7 +20,7 @@ demo: .venv/ready
 
 test: .venv/ready
 	sh tools/test-packages
-	$(BIN)/python -m pytest -q -n auto
+	$(BIN)/python -m pytest -q -n auto --dist worksteal
 
 lint: .venv/ready
 	$(BIN)/ruff check .
