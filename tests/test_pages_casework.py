@@ -1,18 +1,15 @@
-"""Casework in real headless Chromium: undo, park, notes, hand back; how a case is shown; pages that stay alive."""
+"""Casework in real headless Chromium: how a case is shown, pages that stay alive, nothing that is cut."""
 
 from __future__ import annotations
 
-import json
 import time
-import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
-from service_world import bearer
-from test_pages_browser import Desk, browser, check_accessible, pytestmark, sign_in  # noqa: F401
+from test_pages_browser import Desk, browser, check_accessible, get, heading, put, pytestmark, sign_in  # noqa: F401
 
 ODD = "Åse/ß 1"
 """An id with an umlaut, a slash and a space."""
@@ -30,20 +27,6 @@ DISPLAY: dict[str, Any] = {
 }
 
 
-def put(desk: Desk, path: str, body: Any) -> Any:
-    headers = {"Content-Type": "application/json", **bearer(desk.secret)}
-    data = json.dumps(body).encode()
-    request = urllib.request.Request(desk.address + path, data, headers, method="PUT")
-    with urllib.request.urlopen(request, timeout=300) as answer:
-        return json.loads(answer.read())
-
-
-def get(desk: Desk, path: str) -> Any:
-    request = urllib.request.Request(desk.address + path, headers=bearer(desk.secret))
-    with urllib.request.urlopen(request, timeout=300) as answer:
-        return json.loads(answer.read())
-
-
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     found = Desk(tmp_path_factory.mktemp("casework"))
@@ -54,53 +37,6 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         found._post("/v1/cases", {**body, "features": features})
     yield found
     found.close()
-
-
-def heading(page: Page) -> Any:
-    return page.locator("main h2").first
-
-
-def test_a_reviewer_changes_their_mind_parks_and_hands_back(browser: Browser, desk: Desk) -> None:  # noqa: F811
-    put(desk, "/v1/display", {})
-    page = sign_in(browser, desk, desk.ann)
-    page.keyboard.press("n")
-    expect(heading(page)).to_contain_text("Case c")
-    page.wait_for_load_state()
-    first = heading(page).inner_text().removeprefix("Case ")
-    page.keyboard.press("1")
-    expect(page.locator(".undo")).to_contain_text(f"Case {first}: you decided 1")
-    page.keyboard.press("u")
-    expect(heading(page)).to_have_text(f"Case {first}")
-    expect(page.locator(".undo")).to_have_count(0)
-    page.keyboard.press("m")
-    expect(page.locator("#note")).to_be_focused()
-    page.keyboard.type("Called her: 0 typed here decides nothing")
-    page.keyboard.press("Escape")
-    page.keyboard.press("m")
-    page.locator("#note").press("Control+End")
-    page.click("text=Write it down")
-    expect(page.locator("main")).to_contain_text("decides nothing")
-    page.keyboard.press("?")
-    expect(page.locator(".keys")).to_contain_text("undo the last decision")
-    expect(page.locator(".left")).to_contain_text("left")
-    page.keyboard.press("e")
-    expect(heading(page)).to_have_text(f"Case {first}")
-    check_accessible(page)
-    page.keyboard.press("p")
-    expect(page.locator("#park-reason")).to_be_focused()
-    page.keyboard.type("waiting for a call")
-    page.keyboard.press("Enter")
-    expect(heading(page)).not_to_have_text(f"Case {first}")
-    expect(page.locator("main")).to_contain_text("1 parked case")
-    page.click("text=Take it up")
-    expect(heading(page)).to_have_text(f"Case {first}")
-    page.keyboard.press("0")
-    expect(page.locator(".undo")).to_contain_text(f"Case {first}: you decided 0")
-    kinds = [event["kind"] for event in get(desk, f"/v1/cases/{first}")["history"]]
-    wanted = ["claimed", "decided", "undone", "note", "extended", "parked", "claimed", "decided"]
-    assert [kind for kind in kinds if kind in wanted] == wanted
-    assert page.wrong == []  # type: ignore[attr-defined]
-    page.context.close()
 
 
 def test_a_case_is_shown_as_the_lead_says(browser: Browser, desk: Desk) -> None:  # noqa: F811

@@ -287,6 +287,29 @@ def test_what_the_second_gives_back_goes_on_and_where_nobody_has_room_the_lead_d
     desk.assert_sound()
 
 
+def test_a_reject_is_drawn_once_when_it_is_the_decision(desk: World) -> None:
+    costs, labels = (
+        {"false_positive": 0.3, "false_negative": 1.0},
+        {"selective": "positive", "let_through": 1.0},
+    )
+    assert desk.lead.put("/v1/settings", json={"costs": costs, "labels": labels}).status_code == 200
+    rule(desk, share=1.0)
+    enter(desk)
+    for _ in range(2):
+        assert "let_through" not in decide(desk, "ann", 1), "it is no decision yet"
+        assert post(desk, "/v1/cases/x/undo", "ann").status_code == 200
+    decide(desk, "ann", 1)
+    assert decide(desk, "bob", 1)["let_through"] is True
+    assert problem(post(desk, "/v1/cases/x/undo", "bob")) == "let-through"
+    rule(desk, share=1.0, disagreement="lead")
+    enter(desk, "y")
+    decide(desk, "ann", 1, "y")
+    decide(desk, "bob", 0, "y")
+    settled = desk.lead.post("/v1/disagreements/settle", json={"case_id": "y", "decision": 1})
+    assert settled.json()["let_through"] is True
+    desk.assert_sound()
+
+
 def test_names_of_those_who_answered_can_be_exported_and_erased(desk: World) -> None:
     rule(desk, share=1.0, disagreement="lead")
     enter(desk)

@@ -75,8 +75,20 @@ def chances(connection: sa.Connection) -> dict[str, float]:
 def _drawn_before(
     connection: sa.Connection, case_id: str, labels: LabelsTable, classes: list[int | str] | None
 ) -> bool:
-    before = connection.execute(sa.select(t.undone.c.decision).where(t.undone.c.case_id == case_id)).scalars()
-    return any(_hides(labels, json.loads(decision), classes) for decision in before)
+    u = t.undone.c
+    undone = connection.execute(sa.select(*u["maker", "decision", "decided_at"]).where(u.case_id == case_id))
+    before = [
+        (row.maker, row.decided_at) for row in undone if _hides(labels, json.loads(row.decision), classes)
+    ]
+    if not before:
+        return False
+    # an answer that others were asked about too was no decision yet, so nothing was drawn for it
+    answers = {
+        (event.maker, event.at)
+        for event in trail.events_of(connection, case_id)
+        if event.kind == "decided" and "second" in event.data
+    }
+    return any(one not in answers for one in before)
 
 
 def _hides(labels: LabelsTable, decision: int | str, classes: list[int | str] | None) -> bool:

@@ -51,12 +51,14 @@ def lead_list(connection: sa.Connection, most: int = MOST_LISTED) -> list[Listed
         .order_by(s.at, s.case_id)
         .limit(most)
     )
+    rows = connection.execute(query).all()
+    answers = _answers(connection, [row.case_id for row in rows])
+    says = _machine_says(connection, [given[0].assignment_id for given in answers.values()])
     found = []
-    for row in connection.execute(query).all():
-        answers = opinions_of(connection, row.case_id)
-        says = _machine_says(connection, answers)
-        facts = (from_json(row.features), from_json(row.label), from_json(says))
-        found.append(Listed(row.case_id, row.at, row.why, *facts, answers))
+    for row in rows:
+        given = answers[row.case_id]
+        facts = (from_json(row.features), from_json(row.label), from_json(says[given[0].assignment_id]))
+        found.append(Listed(row.case_id, row.at, row.why, *facts, given))
     return found
 
 
@@ -129,9 +131,17 @@ def _not_on_list(connection: sa.Connection, case_id: str) -> RefusedError:
     return conflict("not-on-list", f"case {case_id!r} does not wait for a lead's word")
 
 
-def _machine_says(connection: sa.Connection, answers: Sequence[Opinion]) -> str | None:
+def _answers(connection: sa.Connection, case_ids: Sequence[str]) -> dict[str, list[Opinion]]:
+    o = t.opinions.c
+    query = sa.select(t.opinions).where(o.case_id.in_(case_ids)).order_by(o.assignment_id)
+    found: dict[str, list[Opinion]] = {}
+    for row in connection.execute(query):
+        found.setdefault(row.case_id, []).append(Opinion(*row))
+    return found
+
+
+def _machine_says(connection: sa.Connection, ids: Sequence[int]) -> dict[int, str | None]:
+    """What the machine would decide, as JSON, by assignment."""
     a = t.assignments.c
-    if not answers:
-        return None
-    found = connection.execute(sa.select(a.machine_says).where(a.id == answers[0].assignment_id)).scalar()
-    return None if found is None else str(found)
+    rows = connection.execute(sa.select(a.id, a.machine_says).where(a.id.in_(ids)))
+    return {row.id: row.machine_says for row in rows}

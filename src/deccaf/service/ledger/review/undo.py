@@ -95,13 +95,14 @@ def _in_hand(
     until: float,
 ) -> Claim:
     a = t.assignments.c
-    connection.execute(
+    shift = connection.execute(
         sa.update(t.assignments)
         .where(a.id == assignment_id)
         .values(state="claimed", claimed_until=until, changed_at=at)
-    )
+        .returning(a.shift_id)
+    ).scalar_one()
     case_records.set_status(connection, [case_id], "assigned")
-    trail.record(connection, "undone", at, actor, case_id, None, maker, decision=json.loads(decision))
+    trail.record(connection, "undone", at, actor, case_id, shift, maker, decision=json.loads(decision))
     return Claim(case_id, until)
 
 

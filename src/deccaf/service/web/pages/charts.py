@@ -78,10 +78,10 @@ def curve(
     parts.append(Markup('<path class="line" d="{}"/>').format(path))
     for x in sorted({round(x) for x, _ in points}):
         parts.append(_text(at(x, 0)[0], low + 18, f"{x} %", "tick", "middle"))
-    parts += _mark(at(*now), "now", "today")
+    parts += _mark(at(*now), "now", "today", low)
     label = f"Cost now {amount(now[1])}"
     if here is not None and here != now:
-        parts += _mark(at(*here), "here", "what if")
+        parts += _mark(at(*here), "here", "what if", low)
         label += f", with the sliders {amount(here[1])}"
     return _svg(width, height, label, *parts)
 
@@ -348,12 +348,13 @@ def _day(number: int) -> str:
     return datetime.fromtimestamp(number * 86400, UTC).strftime("%m-%d")
 
 
-def _mark(where: tuple[float, float], kind: str, word: str) -> list[Markup]:
+def _mark(where: tuple[float, float], kind: str, word: str, low: float) -> list[Markup]:
+    """A point with its word: today's below it, unless it would run into the scale."""
     x, y = where
-    above = y - 12 if kind == "here" else y + 24
+    below = y + 24 if y + 24 < low else y - 30
     return [
         Markup('<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="6"/>').format(kind, x, y),
-        _text(min(x, 590), above, word, f"value {kind}-word", "middle"),
+        _text(min(x, 590), y - 12 if kind == "here" else below, word, f"value {kind}-word", "middle"),
     ]
 
 
