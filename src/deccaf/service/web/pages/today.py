@@ -17,6 +17,7 @@ from deccaf.service.jobs.learning import read_config
 from deccaf.service.ledger import case_records, claims, letting, roster, shifts
 from deccaf.service.ledger.roster import RosterChange
 from deccaf.service.ledger.shifts import Shift
+from deccaf.service.ledger.waiting import open_work
 from deccaf.service.monitor.alerts import acknowledged
 from deccaf.service.monitor.health import Alert
 from deccaf.service.reports.installation import steps_left
@@ -132,6 +133,8 @@ def _numbers(here: Service) -> dict[str, Any]:
     """What the templates of the page need."""
     at, model, alerts = time.time(), here.models.active, here.monitor.report.alerts
 
+    outlook = here.read(lambda connection: open_work.read_outlook(connection, at))
+
     def look(connection: sa.Connection) -> tuple[int, Shift | None, ShiftReport | None, dict[str, float]]:
         waiting, current = case_records.waiting_count(connection), shifts.current_shift(connection, at)
         if current is None:
@@ -164,6 +167,7 @@ def _numbers(here: Service) -> dict[str, Any]:
         "people": [person for person in team if person.load.maker != MACHINE],
         "machine": next((load for load in day.makers if load.maker == MACHINE), None),
         "over": shift.over(at),
+        "outlook": outlook,
     }
 
 
