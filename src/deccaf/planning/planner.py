@@ -65,6 +65,11 @@ def make_plan(
     check_batches(capacity, scored.batch)
     rows = _rows_by_batch(scored.batch, len(scored.ids))
     waits = None if waiting is None else waiting(scored)
+    if waits is None and constraints is not None and constraints.on_order:
+        raise ConfigError(
+            "constraints: service levels and priorities need an order, which is planned by `deccaf assign` "
+            "and DeCCaF.assign; take them out here"
+        )
     if waits is not None and waits.counts:
         return _waiting(scored, capacity, rows, waits, constraints, pace, time_limit, seed)
     if constraints is not None and constraints.on_makers:

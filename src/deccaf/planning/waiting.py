@@ -216,22 +216,29 @@ def _harm(scored: Scored, table: WaitingTable, due: Array, costs: pd.Series | No
                 f"[waiting] kinds: column {table.kind!r} holds none of {', '.join(map(repr, stray))}, "
                 f"first value: {show(kinds[0])}"
             )
+    own = np.full(len(due), np.nan) if costs is None else _waiting_costs(costs, scored.ids)
+    return harm_of(table, kinds, due, own, np.zeros(len(due)))
+
+
+def harm_of(table: WaitingTable, kinds: NDArray[Any] | None, due: Array, rate: Array, since: Array) -> Harm:
+    """What waiting costs cases by the rules of a table, on a clock of hours.
+
+    `due` (infinite: none) and `rate` (NaN: none) are what cases say themselves; `since` is when each began to
+    wait, from where rules count.
+    """
 
     def of(part: str, default: float) -> Array:
         general = getattr(table, part)
-        values = np.full(len(due), default if general is None else general)
+        values = np.full(len(due), default if general is None else general, np.float64)
         for name, own in table.kinds.items():
             value = getattr(own, part)
             if value is not None and kinds is not None:
                 values[kinds == name] = value
         return values
 
-    rate = of("cost", 0.0)
-    if costs is not None:
-        own = _waiting_costs(costs, scored.ids)
-        rate = np.where(np.isnan(own), rate, own)
-    when = np.where(np.isinf(due), of("due", np.inf), due)
-    return Harm.of(len(due), rate, when, of("late", 0.0), of("late_per_hour", 0.0))
+    hour = np.where(np.isnan(rate), of("cost", 0.0), rate)
+    when = np.where(np.isinf(due), since + of("due", np.inf), due)
+    return Harm.of(len(due), hour, when, of("late", 0.0), of("late_per_hour", 0.0), since)
 
 
 def _waiting_costs(values: pd.Series, ids: pd.Index) -> Array:

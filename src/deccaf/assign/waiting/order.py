@@ -43,7 +43,9 @@ def index(harm: Harm, hours: Floats, now: float, near: Floats | float) -> Floats
 
 
 def best_order(harm: Harm, hours: Floats, start: float = 0.0, priority: Ints | None = None) -> Ints:
-    """The order in which one person, free from `start` on, should do these cases; ties as they came.
+    """The order in which one person, free from `start` on, should do these cases.
+
+    What costs the same is done in the order of due times, then as it came.
 
     Cases of a higher `priority` come before all others.
     """
@@ -55,7 +57,7 @@ def best_order(harm: Harm, hours: Floats, start: float = 0.0, priority: Ints | N
             start += float(hours[mine].sum())
         return np.concatenate(parts)
     if not harm.dated or len(harm) < 2:
-        return np.argsort(-harm.rate / np.maximum(hours, _SOON), kind="stable")
+        return np.lexsort((harm.due, -harm.rate / np.maximum(hours, _SOON)))
     mean = max(float(hours.mean()), _SOON)
     found = [_listed(harm, hours, start, horizon * mean) for horizon in HORIZONS]
     found.append(np.argsort(harm.due, kind="stable"))

@@ -45,6 +45,8 @@ class Incoming:
     says: str | None = None
     excluded: tuple[str, ...] = ()
     shift_id: int | None = None
+    due: float | None = None
+    waiting_cost: float | None = None
     refusal: Exception | None = None
     """Why it cannot be taken in, unless the same request was answered before."""
     answer: Future[Answer] = field(default_factory=Future)
@@ -216,19 +218,23 @@ def _sort_out(
 
 
 def _arrival(case: Incoming, believed: Belief | None, model: registry.Model | None) -> Arrival:
-    features = json.dumps(case.features)
+    arrival = Arrival(
+        case.case_id,
+        json.dumps(case.features),
+        excluded=case.excluded,
+        due=case.due,
+        waiting_cost=case.waiting_cost,
+    )
     if case.losses is not None:
         given = json.dumps({"losses": case.losses, "says": case.says})
-        return Arrival(case.case_id, features, case.losses, case.says, None, given, case.excluded)
+        return replace(arrival, losses=case.losses, says=case.says, given=given)
     if believed is None:
-        return Arrival(case.case_id, features, excluded=case.excluded)
-    return Arrival(
-        case_id=case.case_id,
-        features=features,
+        return arrival
+    return replace(
+        arrival,
         losses=believed.losses,
         says=believed.says,
         model_id=model.id if model else None,
-        excluded=case.excluded,
         objective=believed.objective,
     )
 

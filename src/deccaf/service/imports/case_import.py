@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import sqlalchemy as sa
+from numpy.typing import NDArray
 
 from deccaf.data.kinds import Feature, cast_feature
+from deccaf.data.schema import WAITING
 from deccaf.data.vectors import holds_vectors
 from deccaf.errors import DataError
 from deccaf.service.decide.registry import Model
@@ -70,6 +72,10 @@ class Expected:
     """By name."""
     costs: tuple[str, ...] = ()
     """Columns that say what errors on a case cost."""
+    due: str = "due"
+    """The column that says when a case is late."""
+    waiting_cost: str = "waiting_cost"
+    """The column that says what an hour of waiting costs."""
 
     @classmethod
     def of(cls, model: Model | None) -> Expected:
@@ -77,7 +83,9 @@ class Expected:
         if model is None:
             return cls()
         features = {feature.name: feature for feature in model.system.schema_.features}
-        return cls(features, tuple(model.system.costs_.columns))
+        roles = {part: name for part, name in model.system.columns_.waiting.items() if name not in features}
+        none = dict.fromkeys(WAITING, "")
+        return cls(features, tuple(model.system.costs_.columns), **(none | roles))
 
 
 @dataclass(frozen=True)
@@ -113,12 +121,12 @@ class Checked:
         return {**plain, "errors": [asdict(error) for error in self.errors]}
 
     @classmethod
-    def of(cls, facts: dict[str, Any], rows: Iterable[tuple[int, str, str]]) -> Checked:
-        """From its facts and its rows: place, case and features."""
+    def of(cls, facts: dict[str, Any], rows: Iterable[tuple[Any, ...]]) -> Checked:
+        """From its facts and its rows: place, case, features, due time and waiting cost."""
         places, arrivals = [], []
-        for place, case_id, features in rows:
+        for place, case_id, features, due, cost in rows:
             places.append(place)
-            arrivals.append(Arrival(case_id, features))
+            arrivals.append(Arrival(case_id, features, due=due, waiting_cost=cost))
         errors = [RowError(**error) for error in facts.pop("errors")]
         return cls(arrivals=arrivals, places=places, errors=errors, **facts)
 
@@ -137,7 +145,8 @@ def _read_cases(
 ) -> dict[str, Any]:
     checked = check_frame(reading.read_table(path, *size), expected)
     together = zip(checked.places, checked.arrivals, strict=True)
-    reading.write_rows(out, ((k, a.case_id, "" if look else a.features) for k, a in together))
+    rows = ((k, a.case_id, "" if look else a.features, a.due, a.waiting_cost) for k, a in together)
+    reading.write_rows(out, rows)
     return checked.facts()
 
 
@@ -167,11 +176,15 @@ def check_frame(frame: pd.DataFrame, expected: Expected) -> Checked:
     errors += [
         error for name in frame if name != "case_id" for error in _value_errors(frame[name], ids, expected)
     ]
+    due, costs, wrong = _waiting(frame, ids, expected)
+    errors += wrong
     bad = {error.row - 1 for error in errors}
     good = [row for row in range(len(frame)) if row not in bad]
-    features = frame.drop(columns="case_id")
+    features = frame.drop(columns=["case_id", expected.due, expected.waiting_cost], errors="ignore")
+    texts = _as_json(features.iloc[good])
     arrivals = [
-        Arrival(case, text) for case, text in zip(ids.iloc[good], _as_json(features.iloc[good]), strict=True)
+        Arrival(ids.iloc[row], text, due=_known(due[row]), waiting_cost=_known(costs[row]))
+        for row, text in zip(good, texts, strict=True)
     ]
     return Checked(
         arrivals=arrivals,
@@ -183,6 +196,43 @@ def check_frame(frame: pd.DataFrame, expected: Expected) -> Checked:
         columns=[str(name) for name in features],
         head=head_of(frame),
     )
+
+
+def _waiting(
+    frame: pd.DataFrame, ids: pd.Series, expected: Expected
+) -> tuple[NDArray[np.float64], NDArray[np.float64], list[RowError]]:
+    """When each case is late (seconds since 1970) and what its waiting costs; NaN: nobody says."""
+    none, bad = np.full(len(frame), np.nan), []
+    due = costs = none
+    if expected.waiting_cost in frame:
+        values = frame[expected.waiting_cost]
+        costs = pd.to_numeric(values, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+        wrong = (np.isnan(costs) & values.notna().to_numpy(bool)) | (costs < 0) | np.isinf(costs)
+        bad += [
+            (row, expected.waiting_cost, "must be a cost of an hour from 0 on")
+            for row in np.flatnonzero(wrong)
+        ]
+    if expected.due in frame:
+        values = frame[expected.due]
+        texts = values.astype("str").where(values.notna(), None)  # a bare number is no time
+        times = pd.to_datetime(texts, errors="coerce", utc=True, format="ISO8601")
+        wrong = times.isna().to_numpy(bool) & values.notna().to_numpy(bool)
+        bad += [
+            (row, expected.due, f"{values.iloc[row]!r:.60} is no time; use 2026-05-04T12:00Z")
+            for row in np.flatnonzero(wrong)
+        ]
+        due = ((times - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=1)).to_numpy(
+            np.float64, na_value=np.nan
+        )
+    return (
+        due,
+        costs,
+        [RowError(int(row) + 1, shortened(ids.iloc[row]), name, said) for row, name, said in bad],
+    )
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
 
 
 def first_errors(errors: Iterable[RowError]) -> list[RowError]:

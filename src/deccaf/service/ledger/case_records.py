@@ -54,6 +54,10 @@ class Arrival:
     excluded: tuple[str, ...] = ()
     objective: Mapping[str, float] | None = None
     """What the choice minimises, by maker, where that is not the expected loss."""
+    due: float | None = None
+    """When it is late."""
+    waiting_cost: float | None = None
+    """What an hour of its waiting costs."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,8 @@ class CaseFile:
     decision: Decided | None
     events: list[Event]
     priority: int = 0
+    due: float | None = None
+    waiting_cost: float | None = None
 
 
 def known_cases(connection: sa.Connection, case_ids: Sequence[str]) -> set[str]:
@@ -175,6 +181,8 @@ def add(
             "excluded": json.dumps(arrival.excluded),
             "import_id": import_id,
             "arrived_at": at,
+            "due": arrival.due,
+            "waiting_cost": arrival.waiting_cost,
         }
         for arrival, status in arrivals
     ]
@@ -274,7 +282,7 @@ def read_case(connection: sa.Connection, case_id: str, who: Actor) -> CaseFile:
             case = replace(case, status="decided")  # as far as they know
         if mine is None:
             raise not_found("case", case_id)
-        return CaseFile(case, features, [], mine, None, None, [])
+        return CaseFile(case, features, [], mine, None, None, [], due=row.due)
     d = t.decisions.c
     made = connection.execute(sa.select(t.decisions).where(d.case_id == case_id)).one_or_none()
     return CaseFile(
@@ -286,6 +294,8 @@ def read_case(connection: sa.Connection, case_id: str, who: Actor) -> CaseFile:
         decision=None if made is None else Decided(made.maker, from_json(made.decision), made.at),
         events=trail.events_of(connection, case_id),
         priority=row.priority,
+        due=row.due,
+        waiting_cost=row.waiting_cost,
     )
 
 

@@ -17,6 +17,7 @@ from deccaf.service.errors import RefusedError, conflict, not_found
 from deccaf.service.ledger import assignments, case_records, desk, letting, people, shifts, trail
 from deccaf.service.ledger.placing import Placed, ToPlace, place_waiting
 from deccaf.service.ledger.review import opinion, second
+from deccaf.service.ledger.waiting import open_work
 from deccaf.service.store import tables as t
 from deccaf.service.store import unfinished
 from deccaf.service.store.keys import Actor
@@ -50,6 +51,8 @@ class QueuedCase:
     claimed_until: float | None
     parked_until: float | None
     """It was put aside until then, or until it is taken up."""
+    due: float | None
+    """When it is late."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,9 @@ def claim_next(
 ) -> Claim | None:
     """The reviewer's open claim, or else their most urgent case, now claimed; None: nothing.
 
+    Where something says what waiting costs, that and what they are expected to save decide, per hour of their
+    time (`waiting.open_work`); else the cases come as they came.
+
     One person's claims take turns, so that two tabs get the same case. A case that somebody is just changing
     is waited for, not passed over: what comes of it decides whether it is still theirs.
     """
@@ -105,7 +111,12 @@ def claim_next(
     row = connection.execute(mine.where(c.state == "claimed", c.claimed_until > at)).one_or_none()
     if row is None:
         ready = sa.or_(c.parked_until.is_(None), c.parked_until <= at)
-        row = connection.execute(mine.where(c.state == "assigned", ready)).one_or_none()
+        theirs = mine.where(c.state == "assigned", ready)
+        first = open_work.next_of(connection, maker, at)
+        if first is not None:
+            row = connection.execute(theirs.where(c.id == first)).one_or_none()
+        if row is None:  # nothing says what waiting costs, or somebody has just changed the case
+            row = connection.execute(theirs).one_or_none()
         if row is None:
             return None
         trail.record(connection, "claimed", at, actor, row.case_id, None, maker)
@@ -361,10 +372,13 @@ def read_queue(connection: sa.Connection, maker: str, most: int) -> Queue:
     c = t.assignments.c
     counted = sa.select(c.state, sa.func.count()).where(c.maker == maker, c.state.in_(t.HELD))
     counts: dict[str, int] = dict(connection.execute(counted.group_by(c.state)).all())
-    query = sa.select(*c["case_id", "state", "created_at", "claimed_until", "parked_until"]).where(
-        c.maker == maker, c.state.in_(UNDECIDED)
-    )
-    items = [QueuedCase(*row) for row in connection.execute(_most_urgent(query).limit(most))]
+    columns = c["case_id", "state", "created_at", "claimed_until", "parked_until"]
+    query = sa.select(*columns, t.cases.c.due, c.id).where(c.maker == maker, c.state.in_(UNDECIDED))
+    place = open_work.places_of(connection, maker, time.time())
+    rows = connection.execute(_most_urgent(query).limit(open_work.MOST if place else most)).all()
+    if place:
+        rows = sorted(rows, key=lambda row: place.get(row.id, len(place)))[:most]
+    items = [QueuedCase(*row[:-1]) for row in rows]
     waiting = counts.get("assigned", 0) + counts.get("claimed", 0)
     return Queue(waiting, counts.get("decided", 0) + counts.get(t.ANSWERED, 0), items)
 

@@ -14,6 +14,7 @@ from deccaf.service.ledger.assignments import NewAssignment, numbers
 from deccaf.service.ledger.case_records import Arrival
 from deccaf.service.ledger.desk import Desk, Floats
 from deccaf.service.ledger.routing import choose
+from deccaf.service.ledger.waiting.bids import open_bids
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
 
@@ -69,7 +70,14 @@ def route(
     items = [
         ToPlace(a.case_id, a.losses or {}, a.says, a.model_id, a.excluded, a.objective) for a in arrivals
     ]
-    placed = [_choose(at_desk, item, rng) if at_desk.is_open else None for item in items]
+    bids = open_bids(connection, at_desk, arrivals, at) if at_desk.is_open else None
+    placed = []
+    for arrival, item in zip(arrivals, items, strict=True):
+        delay = None if bids is None or arrival.losses is None else bids.of(arrival)
+        chosen = _choose(at_desk, item, rng, delay) if at_desk.is_open else None
+        placed.append(chosen)
+        if bids is not None and chosen is not None:
+            bids.placed(arrival, chosen.maker)
     rows = [(a, "waiting" if p is None else p.status) for a, p in zip(arrivals, placed, strict=True)]
     case_records.add(connection, rows, at)
     together = list(zip(items, placed, actors, strict=True))
@@ -140,10 +148,14 @@ def _placed(at_desk: Desk, item: ToPlace, maker: str, method: str) -> Placed:
     )
 
 
-def _choose(at_desk: Desk, item: ToPlace, rng: np.random.Generator) -> Placed | None:
+def _choose(
+    at_desk: Desk, item: ToPlace, rng: np.random.Generator, waiting: Floats | None = None
+) -> Placed | None:
+    """Who gets a case; what it costs that it waits counts in the bids, where that is known."""
     row = at_desk.row(item.losses, item.excluded)
     aim = row if item.objective is None else at_desk.row(item.objective, item.excluded)
-    choice = choose(aim, at_desk.prices, at_desk.room, at_desk.random_share, rng)
+    prices = at_desk.prices if waiting is None else at_desk.prices + waiting
+    choice = choose(aim, prices, at_desk.room, at_desk.random_share, rng)
     if choice is None:
         return None
     maker = at_desk.makers[choice.position]

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from deccaf.service.store import tables as t
 
 LEARNING = "learning"
-"""The setting that holds the tables `columns`, `costs`, `model` and `labels` of a configuration file."""
+"""The setting that holds `columns`, `costs`, `model`, `labels` and `waiting` of a configuration file."""
 
 
 def read_setting(connection: sa.Connection, name: str) -> Any:

@@ -146,6 +146,8 @@ cases = _table(
     sa.Column("label", sa.Text),
     _at("labelled_at", nullable=True),
     sa.Column("priority", sa.SmallInteger, nullable=False, server_default="0"),
+    _at("due", nullable=True),
+    sa.Column("waiting_cost", sa.Double),
     sa.CheckConstraint("status IN ('waiting', 'assigned', 'decided')", name="status"),
     sa.Index("ix_cases_status", "status", "id"),
     sa.Index("ix_cases_arrived", "arrived_at", "id"),
@@ -208,6 +210,10 @@ sa.Index(
     postgresql_ops={"case_id": "text_pattern_ops"},
     sqlite_where=sa.text("id < 0"),
 )
+WAITS = sa.text("(cases.due IS NOT NULL OR cases.waiting_cost IS NOT NULL)")
+"""Cases that say themselves what their waiting costs, or when they are late."""
+_WAITS = sa.text("due IS NOT NULL OR waiting_cost IS NOT NULL")
+sa.Index("ix_cases_waits", cases.c.status, sqlite_where=_WAITS, postgresql_where=_WAITS)
 IS_LIVE = sa.text("assignments.state IN ('assigned', 'claimed', 'decided')")
 """Spelled out: with a parameter in its place no database would see that the indices below fit."""
 _INDEXED = sa.text("state IN ('assigned', 'claimed', 'decided')")

@@ -25,7 +25,8 @@ def brief_json(case: Case) -> dict[str, Any]:
 
 def case_json(found: CaseFile, who: Actor) -> dict[str, Any]:
     """Everything on record about a case; a reviewer sees no label, no losses and no history."""
-    facts = {**brief_json(found.case), "features": found.features}
+    due = {} if found.due is None else {"due": as_time(found.due)}
+    facts = {**brief_json(found.case), "features": found.features, **due}
     if who.role == "reviewer":
         assert found.live is not None, "a reviewer sees only what is theirs"
         return {**facts, "label": None, "claimed_until": as_time(found.live.claimed_until)}
@@ -34,6 +35,7 @@ def case_json(found: CaseFile, who: Actor) -> dict[str, Any]:
         **facts,
         "excluded": found.excluded,
         "priority": NAMES[found.priority],
+        **({} if found.waiting_cost is None else {"waiting_cost": found.waiting_cost}),
         "assignment": None if found.live is None else _assignment(found.live, found.reason),
         "decision": None if decision is None else {**asdict(decision), "at": as_time(decision.at)},
         "history": [

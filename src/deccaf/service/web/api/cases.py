@@ -24,7 +24,7 @@ from deccaf.service.ledger import case_records, labels
 from deccaf.service.ledger.case_records import Arrival
 from deccaf.service.ledger.labels import Labelled
 from deccaf.service.store import unfinished
-from deccaf.service.store.fields import LONGEST_TEXT, CaseId, Class, Maker, Strict
+from deccaf.service.store.fields import LONGEST_TEXT, CaseId, Class, Maker, Strict, Time
 from deccaf.service.store.idempotency import Answer, Call
 from deccaf.service.store.listing import Cut
 from deccaf.service.store.scratch import scratch_folder
@@ -67,6 +67,15 @@ class NewCase(Strict):
     machine_decision: Class | None = None
     excluded: Annotated[list[Maker], Field(max_length=100)] = Field(default_factory=list)
     """Who may not get it."""
+    due: Time | None = None
+    """When it is late."""
+    waiting_cost: Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)] | None = None
+    """What an hour of its waiting costs."""
+
+    @property
+    def due_at(self) -> float | None:
+        """In seconds since 1970."""
+        return None if self.due is None else self.due.timestamp()
 
 
 class Arriving(NewCase):
@@ -111,6 +120,8 @@ async def add_case(
         excluded=tuple(case.excluded),
         shift_id=case.shift,
         refusal=refusal,
+        due=case.due_at,
+        waiting_cost=case.waiting_cost,
     )
     return send(await asyncio.shield(asyncio.wrap_future(here.intake.submit(incoming))))
 
@@ -269,7 +280,14 @@ def _arrival(here: Service, case: NewCase) -> Arrival:
     given = None
     if case.losses is not None:
         given = json.dumps({"losses": case.losses, "says": _machine_decision(here, case)})
-    return Arrival(case.case_id, json.dumps(case.features), given=given, excluded=tuple(case.excluded))
+    return Arrival(
+        case.case_id,
+        json.dumps(case.features),
+        given=given,
+        excluded=tuple(case.excluded),
+        due=case.due_at,
+        waiting_cost=case.waiting_cost,
+    )
 
 
 def _import(entered: Import) -> dict[str, Any]:

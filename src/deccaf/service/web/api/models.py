@@ -61,12 +61,16 @@ class NewNote(Strict):
 
 
 class Settings(Strict):
-    """How to learn: the tables `columns`, `costs`, `model` and `labels` of a configuration file."""
+    """How to learn: the tables `columns`, `costs`, `model` and `labels` of a configuration file.
+
+    And `waiting`: what it costs that cases wait, which decides in which order people work.
+    """
 
     columns: dict[str, Any] | None = None
     costs: dict[str, Any]
     model: dict[str, Any] | None = None
     labels: dict[str, Any] | None = None
+    waiting: dict[str, Any] | None = None
 
 
 @router.post(

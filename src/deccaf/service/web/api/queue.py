@@ -137,6 +137,7 @@ def my_queue(here: Here, who: LeadOrReviewer, expert: OnBehalf = None, limit: Li
             "assigned_at": as_time(case.assigned_at),
             "claimed_until": as_time(case.claimed_until),
             "parked_until": as_time(case.parked_until),
+            **({} if case.due is None else {"due": as_time(case.due)}),
         }
         for case in queue.items
     ]

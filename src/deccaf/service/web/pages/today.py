@@ -18,6 +18,7 @@ from deccaf.service.ledger import case_records, claims, letting, roster, shifts
 from deccaf.service.ledger.review import lead_word
 from deccaf.service.ledger.roster import RosterChange
 from deccaf.service.ledger.shifts import Shift
+from deccaf.service.ledger.waiting import open_work
 from deccaf.service.monitor.alerts import acknowledged
 from deccaf.service.monitor.health import Alert
 from deccaf.service.reports.installation import steps_left
@@ -133,6 +134,8 @@ def _numbers(here: Service, visitor: Visitor) -> dict[str, Any]:
     """What the templates of the page need."""
     at, model, alerts = time.time(), here.models.active, here.monitor.report.alerts_with(visitor.called)
 
+    outlook = here.read(lambda connection: open_work.read_outlook(connection, at))
+
     def look(connection: sa.Connection) -> tuple[int, Shift | None, ShiftReport | None, dict[str, float]]:
         waiting, current = case_records.waiting_count(connection), shifts.current_shift(connection, at)
         if current is None:
@@ -166,6 +169,7 @@ def _numbers(here: Service, visitor: Visitor) -> dict[str, Any]:
         "people": [person for person in team if person.load.maker != MACHINE],
         "machine": next((load for load in day.makers if load.maker == MACHINE), None),
         "over": shift.over(at),
+        "outlook": outlook,
     }
 
 
