@@ -16,6 +16,7 @@ from deccaf.service.decide.newcomers import with_newcomers
 from deccaf.service.ledger.review import golden
 from deccaf.service.ledger.review.undo import UNDO_SECONDS
 from deccaf.service.monitor import windows
+from deccaf.service.reports.agreement_report import report_agreement
 from deccaf.service.store import tables as t
 from pages_world import Person, new_key
 from service_world import World, history, model_file, world
@@ -101,8 +102,11 @@ def test_a_golden_case_from_the_queue_to_its_label(database_url: str, tmp_path: 
         assert (record["maker"], record["given"], record["decided"]) == ("ann", len(made), len(made))
         assert (record["right"], record["seconds"]) == (right, 30.0 * len(made))
 
-        page = Person(here, new_key(here, "lead")).get("/team").text
-        assert f"{right} of {len(made)} were decided right" in page
+        lead = Person(here, new_key(here, "lead"))
+        assert f"{right} of {len(made)} were decided right" in lead.get("/team").text
+        assert lead.post("/team/golden", {"person": "ann", "rate": "51"}).status_code == 422
+        lead.post("/team/golden", {"person": "ann", "rate": "2.5"})
+        assert here.lead.get("/v1/golden").json()["people"][0]["rate"] == 0.025
 
         far = time.time() + 10**6
         watched = here.service.read(lambda c: windows.labels_after(c, 0, far))
@@ -135,3 +139,40 @@ def test_a_newcomers_golden_cases_count_and_are_chosen_for_what_they_tell(
         assert [one.candidate.source for one in again] == [one.candidate.source for one in chosen]
         seen = here.service.read(lambda c: with_newcomers(c, model.system))
         assert seen is model.system  # nothing decided yet
+
+
+def test_the_team_page_says_how_far_people_agree(tmp_path: Path) -> None:
+    """On a history that was entered, with three decisions a case."""
+    with world(f"sqlite:///{tmp_path}/ledger.db", housekeeping=False) as here:
+        furnished(here, tmp_path)
+        lead, rng = Person(here, new_key(here, "lead")), np.random.default_rng(3)
+        assert "Too few cases" in lead.get("/team/agreement").text
+        rows = history(60, seed=4)
+        with here.service.engine.begin() as connection:
+            entry = connection.execute(
+                sa.insert(t.past_entries).values(at=0.0, key_id=1, filename="p.csv", facts="{}")
+            ).inserted_primary_key[0]
+            for row in rows.itertuples():
+                facts = json.dumps({"amount": row.amount, "channel": row.channel})
+                case = {"entry_id": entry, "case_id": row.case_id}
+                connection.execute(
+                    sa.insert(t.past_cases).values(
+                        **case, features=facts, label=json.dumps(int(row.label)), came_at=0.0
+                    )
+                )
+                for maker, error in (("ann", 0.05), ("bob", 0.1), ("cat", 0.4)):
+                    said = int(row.label) ^ int(rng.random() < error)
+                    connection.execute(
+                        sa.insert(t.past_decisions).values(**case, maker=maker, decision=json.dumps(said))
+                    )
+        model = here.service.models.active
+        assert model is not None
+        found = here.service.read(lambda c: report_agreement(c, model))
+        assert found is not None
+        assert found.cases == 60
+        assert {found.pairs[-1]["first"], found.pairs[-1]["second"]} == {"ann", "bob"}
+        assert all(0 < row["expected"] < 1 for row in found.overall)
+        assert "People agree with alpha" in lead.get("/team/agreement").text
+        listed = lead.get("/team/meeting.csv").text.splitlines()
+        assert listed[0] == "case_id,said,apart,at_stake"
+        assert len(listed) == 1 + len(found.meeting) > 5

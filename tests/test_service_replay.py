@@ -116,6 +116,7 @@ def calls(desk: World, folder: Path) -> Iterator[Call]:
     drafts = [post("/v1/plans", json={"case_ids": ["b", "c"]}).json()["id"] for _ in range(2)]
     yield Call(("POST", "/v1/plans/{plan_id}/commit"), f"/v1/plans/{drafts[0]}/commit")
     yield Call(("POST", "/v1/plans/{plan_id}/discard"), f"/v1/plans/{drafts[1]}/discard")
+    candidate = post("/v1/models", content=model_file(folder, 1)).json()["id"]
     yield Call(("POST", "/v1/models"), content=model_file(folder))
     other = post("/v1/models", content=model_bytes(other_model(), folder)).json()["id"]
     yield Call(("POST", "/v1/models/{model_id}/activate"), f"/v1/models/{other - 1}/activate")
@@ -127,6 +128,15 @@ def calls(desk: World, folder: Path) -> Iterator[Call]:
     post("/v1/cases", json=case("f", bob=0.1))
     first = {"decision": 1, "expert": "bob"}
     yield Call(("POST", "/v1/cases/{case_id}/first-answer"), "/v1/cases/f/first-answer", first)
+    golden = {"cases": [{"features": {"amount": 1.0, "channel": "web"}, "label": 0}]}
+    yield Call(("POST", "/v1/golden"), body=golden)
+    yield Call(("PUT", "/v1/golden/rates/{expert}"), "/v1/golden/rates/ann", {"rate": 0.1})
+    trial = {"model": candidate, "share": 0.5, "bound": 1.0}
+    yield Call(("POST", "/v1/trials"), body=trial)
+    yield Call(("POST", "/v1/trials/{trial_id}/begin"), "/v1/trials/1/begin")
+    yield Call(("POST", "/v1/trials/{trial_id}/end"), "/v1/trials/1/end")
+    post("/v1/trials", json=trial)
+    yield Call(("POST", "/v1/trials/{trial_id}/switch-on"), "/v1/trials/2/switch-on")
     yield Call(("PUT", "/v1/settings"), body={"costs": {"false_positive": 0.1, "false_negative": 1.0}})
 
 

@@ -16,19 +16,22 @@ from anyio import to_thread
 from deccaf.errors import DeccafError
 from deccaf.service.decide import golden_choice, pricing, registry
 from deccaf.service.decide.arrivals import Intake
+from deccaf.service.decide.trying import Trying
 from deccaf.service.jobs.worker import Worker
 from deccaf.service.large_changes import LargeChanges
 from deccaf.service.ledger import claims, shifts
+from deccaf.service.ledger.trials import trial_records
 from deccaf.service.monitor.live_losses import LiveLosses
 from deccaf.service.monitor.metrics import Metrics
 from deccaf.service.monitor.monitoring import Monitor
 from deccaf.service.reports.expert_report import Records
 from deccaf.service.reports.team_report import Disagreements
+from deccaf.service.reports.trial_report import look_at
 from deccaf.service.reports.what_if import Days
 from deccaf.service.store import database
 from deccaf.service.store.condition import WORDS, Condition
 from deccaf.service.store.idempotency import Answer, Call, earlier, forget_old, once
-from deccaf.service.store.keys import KeyRing
+from deccaf.service.store.keys import Actor, KeyRing
 from deccaf.service.store.writer import Writer
 
 log = logging.getLogger("deccaf.service")
@@ -37,6 +40,8 @@ Result = TypeVar("Result")
 Prepared = TypeVar("Prepared")
 
 TICK_SECONDS = 1.0
+TRIAL_SECONDS = 60.0
+"""How often it is asked whether a trial does harm."""
 CLAIM_SECONDS = 1800.0
 FORGET_SECONDS = 3600.0
 
@@ -91,7 +96,8 @@ class Service:
         self.writer = Writer(self.engine, self.condition)
         self.models = registry.Registry(self.engine)
         self.large = LargeChanges(self.engine, self.writer)
-        self.intake = Intake(self.engine, self.writer, self.models)
+        self.trying = Trying(self.engine, self.models)
+        self.intake = Intake(self.engine, self.writer, self.models, trying=self.trying)
         self.keys = KeyRing(self.engine)
         self.metrics = Metrics()
         self.monitor = Monitor(self.engine, self.models, self.metrics.registry)
@@ -102,6 +108,7 @@ class Service:
         self.rng = np.random.default_rng()
         self.worker = Worker(self.engine, url)
         self._forget_at = time.monotonic() + FORGET_SECONDS
+        self._trial_at = time.monotonic()
         self._stop = threading.Event()
         self._keeper = threading.Thread(target=self._keep_house, name="deccaf-house", daemon=True)
         if housekeeping:
@@ -195,10 +202,12 @@ class Service:
             self.condition.look,
             self._checkpoint,
             self.models.refresh,
+            self.trying.refresh,
             self.large.end_open,
             self._expire,
             self._renew_prices,
             self._golden,
+            self._watch_trial,
             self.worker.start_next,
             self.monitor.check,
             self._add_up,
@@ -232,6 +241,23 @@ class Service:
                 self.live_losses.means(connection, shift)
 
         self.read(update)
+
+    def _watch_trial(self) -> None:
+        if time.monotonic() >= self._trial_at:
+            self._trial_at = time.monotonic() + TRIAL_SECONDS
+            self.stop_harm()
+
+    def stop_harm(self) -> None:
+        """End a trial whose harm rule fires: all cases go by today's practice again, at once."""
+        running, model = self.trying.current, self.models.active
+        if running is None or running.trial.state != "trial" or model is None:
+            return
+        trial = running.trial
+        look = self.read(lambda connection: look_at(connection, trial, model.system.costs_))
+        if look is not None and look.verdict == "harm":
+            who, at = Actor(None), time.time()
+            self.writer.submit(lambda c: trial_records.end(c, trial.id, "harm", who, at)).result()
+            self.trying.refresh()
 
     def _golden(self) -> None:
         golden_choice.hand_out(self.engine, self.writer, self.models.active, self.rng)

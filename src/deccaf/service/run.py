@@ -185,6 +185,7 @@ def build(url: str) -> FastAPI:
     scratch.sweep()
     service = Service(url)
     service.models.refresh()
+    service.trying.refresh()
     service.large.end_open()
     sys.setswitchinterval(0.001)  # whoever answers requests must not wait long for whoever scores cases
     gc.collect()

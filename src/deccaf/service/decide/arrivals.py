@@ -22,10 +22,13 @@ from deccaf.data.costs import MACHINE
 from deccaf.errors import DeccafError
 from deccaf.service.decide import registry
 from deccaf.service.decide.registry import Belief
+from deccaf.service.decide.trying import Trying
 from deccaf.service.errors import conflict
 from deccaf.service.ledger import case_records, desk, placing, shifts
 from deccaf.service.ledger.case_records import Arrival
 from deccaf.service.ledger.placing import Placed
+from deccaf.service.ledger.trials import arms
+from deccaf.service.ledger.trials.trial_records import Trial
 from deccaf.service.store import database
 from deccaf.service.store.idempotency import Answer, Call, again, earlier, remember
 from deccaf.service.store.writer import Writer
@@ -52,13 +55,27 @@ class Incoming:
     answer: Future[Answer] = field(default_factory=Future)
 
 
+@dataclass(frozen=True)
+class Rivals:
+    """Cases of a group as a candidate sees them, by their place."""
+
+    trial: Trial
+    arrivals: Mapping[int, Arrival]
+
+
 class Intake:
     """Takes cases in and answers each when its assignment is on disk."""
 
     def __init__(
-        self, engine: sa.Engine, writer: Writer, registry: registry.Registry, seed: int | None = None
+        self,
+        engine: sa.Engine,
+        writer: Writer,
+        registry: registry.Registry,
+        seed: int | None = None,
+        trying: Trying | None = None,
     ) -> None:
         self._engine, self._writer, self._registry = engine, writer, registry
+        self._trying = trying
         self._rng = np.random.default_rng(seed)
         self._waiting: queue.SimpleQueue[Incoming | None] = queue.SimpleQueue()
         self._seen: tuple[tuple[int | None, int], tuple[str, ...]] = ((None, 0), ())
@@ -102,7 +119,10 @@ class Intake:
         """Score a group and have it written; everybody is answered from there."""
         try:
             group, arrivals = self._scored_or_refused(group)
-            written = self._writer.submit(lambda connection: self._change(connection, group, arrivals))
+            rivals = self._rivals(group)
+            written = self._writer.submit(
+                lambda connection: self._change(connection, group, arrivals, rivals)
+            )
         except Exception as error:
             then()
             self._fail(group, error)
@@ -151,6 +171,24 @@ class Intake:
             believed = {id(case): registry.belief(scored, row) for row, case in enumerate(asked)}
         return [_arrival(case, believed.get(id(case)), model) for case in group]
 
+    def _rivals(self, group: Sequence[Incoming]) -> Rivals | None:
+        """The same cases as a candidate sees them, where one runs beside the model in force."""
+        running = None if self._trying is None else self._trying.current
+        if running is None or self._registry.active is None:
+            return None
+        rows = [k for k, case in enumerate(group) if case.losses is None and case.refusal is None]
+        if not rows:
+            return None
+        experts = [name for name in self._makers(group[0].shift_id) if name != MACHINE]
+        try:
+            scored = running.model.score_rows([group[k].features for k in rows], experts)
+        except DeccafError:
+            return None  # a case that the candidate cannot read goes by today's practice
+        arrivals = {
+            k: _arrival(group[k], registry.belief(scored, row), running.model) for row, k in enumerate(rows)
+        }
+        return Rivals(running.trial, arrivals)
+
     def _makers(self, shift_id: int | None) -> tuple[str, ...]:
         """Who is on the roster, as far as scoring must know; the transaction reads it again."""
         key = (shift_id, int(time.time()))
@@ -161,7 +199,11 @@ class Intake:
         return self._seen[1]
 
     def _change(
-        self, connection: sa.Connection, group: Sequence[Incoming], arrivals: Sequence[Arrival]
+        self,
+        connection: sa.Connection,
+        group: Sequence[Incoming],
+        arrivals: Sequence[Arrival],
+        rivals: Rivals | None = None,
     ) -> list[Answer | Exception]:
         before = earlier(connection, [case.call for case in group])
         at = time.time()
@@ -175,7 +217,14 @@ class Intake:
         actors = [group[place].call.actor for place in new]
         placed: Sequence[Placed | None] = [None] * len(new)
         if new and at_desk is not None:
+            drawn = None
+            if rivals is not None and all(place in rivals.arrivals for place in new):
+                pairs = [(arrivals[place], rivals.arrivals[place]) for place in new]
+                drawn = arms.draw(connection, rivals.trial, pairs)
+                fresh = fresh if drawn is None else [one.arrival for one in drawn]
             placed = placing.route(connection, at_desk, fresh, actors, at, self._rng)
+            if rivals is not None and drawn is not None:
+                arms.write(connection, rivals.trial, drawn, placed)
         elif new:
             for arrival, actor in zip(fresh, actors, strict=True):
                 case_records.hold(connection, [arrival], actor, at)

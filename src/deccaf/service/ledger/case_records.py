@@ -39,6 +39,16 @@ _BRIEF = sa.select(*t.cases.c["id", "case_id", "status", "arrived_at", "label"])
 
 
 @dataclass(frozen=True)
+class Rival:
+    """What the other arm of a trial believes about a case, which had its chance to be chosen by that."""
+
+    losses: Mapping[str, float]
+    objective: Mapping[str, float] | None
+    chance: float
+    """Of the arm that the case is in."""
+
+
+@dataclass(frozen=True)
 class Arrival:
     """A case to be entered, with what is believed about it where something is."""
 
@@ -58,6 +68,7 @@ class Arrival:
     """When it is late."""
     waiting_cost: float | None = None
     """What an hour of its waiting costs."""
+    rival: Rival | None = None
 
 
 @dataclass(frozen=True)

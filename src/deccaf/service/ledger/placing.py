@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from deccaf.data.costs import MACHINE
 from deccaf.service.ledger import assignments, case_records, desk, letting, trail
 from deccaf.service.ledger.assignments import NewAssignment, numbers
-from deccaf.service.ledger.case_records import Arrival
+from deccaf.service.ledger.case_records import Arrival, Rival
 from deccaf.service.ledger.desk import Desk, Floats
-from deccaf.service.ledger.routing import choose
+from deccaf.service.ledger.routing import Choice, choose
 from deccaf.service.ledger.waiting.bids import open_bids
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
@@ -32,6 +32,8 @@ class ToPlace:
     excluded: tuple[str, ...] = ()
     objective: Mapping[str, float] | None = None
     """What the choice minimises, where that is not the expected loss."""
+    rival: Rival | None = None
+    """The other arm, where the case is in a trial."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class Placed:
     objective: Mapping[str, float | None] | None = None
     let_through: bool = False
     """Whether the machine's reject is overruled by lot (see `letting`)."""
+    other: str | None = None
+    """Whom the other arm of a trial would have chosen."""
 
     @property
     def status(self) -> str:
@@ -68,7 +72,8 @@ def route(
     """Enter cases and give each to somebody at once; None where nobody has room, and the case waits."""
     actors = [actor] * len(arrivals) if isinstance(actor, Actor) else list(actor)
     items = [
-        ToPlace(a.case_id, a.losses or {}, a.says, a.model_id, a.excluded, a.objective) for a in arrivals
+        ToPlace(a.case_id, a.losses or {}, a.says, a.model_id, a.excluded, a.objective, a.rival)
+        for a in arrivals
     ]
     bids = open_bids(connection, at_desk, arrivals, at) if at_desk.is_open else None
     placed = []
@@ -159,6 +164,9 @@ def _choose(
     if choice is None:
         return None
     maker = at_desk.makers[choice.position]
+    chance, other = choice.propensity, None
+    if item.rival is not None:
+        chance, other = _over_both_arms(at_desk, item, item.rival, choice, prices, rng)
     at_desk.room[choice.position] -= 1
     at_desk.taken[maker] += 1
     return Placed(
@@ -166,12 +174,27 @@ def _choose(
         maker=maker,
         expected_loss=float(row[choice.position]),
         price=float(at_desk.prices[choice.position]),
-        propensity=choice.propensity,
+        propensity=chance,
         method="lot" if choice.by_lot else "stream",
         losses=_by_maker(at_desk, row),
         decision=item.says if maker == MACHINE else None,
         objective=None if item.objective is None else _by_maker(at_desk, aim),
+        other=other,
     )
+
+
+def _over_both_arms(
+    at_desk: Desk, item: ToPlace, rival: Rival, choice: Choice, prices: Floats, rng: np.random.Generator
+) -> tuple[float, str | None]:
+    """The chance that the chosen one gets the case, over both arms; and whom the other arm would choose."""
+    row = at_desk.row(rival.losses if rival.objective is None else rival.objective, item.excluded)
+    theirs = choose(row, prices, at_desk.room, 0.0, rng)
+    if theirs is None:
+        return rival.chance * choice.propensity, None
+    able = int(((at_desk.room > 0) & np.isfinite(row)).sum())
+    by_lot = at_desk.random_share / able if np.isfinite(row[choice.position]) else 0.0
+    chance = by_lot + (1.0 - at_desk.random_share) * (choice.position == theirs.position)
+    return rival.chance * choice.propensity + (1.0 - rival.chance) * chance, at_desk.makers[theirs.position]
 
 
 def _by_maker(at_desk: Desk, row: Floats) -> dict[str, float | None]:

@@ -5,8 +5,9 @@ unit of its person's capacity (it takes their time), a decision. `golden_cases` 
 counts the day's cost leaves it out (`is_golden`); its label is written down once the decision cannot be taken
 back any more, and then counts for calibration, for the watch and for a newcomer's first days.
 
-Where they come from: a table that a lead entered, and labelled cases of the ledger that the person has not
-seen. How many: `rate` golden cases for each other case that somebody gets, drawn by lot one by one.
+Where they come from: a table that a lead entered, and labelled cases of the ledger and of histories that were
+entered which the person has not seen. How many: `rate` golden cases for each other case that somebody gets,
+drawn by lot one by one.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
 
 METHOD = "golden"
+MOST_GOLDEN = 0.5
+"""Golden cases for each other case, at most."""
 CANDIDATES = 300
 """Labelled cases among which the next one is chosen, the latest first."""
 _REVEALED_AT_ONCE = 200
@@ -42,7 +45,7 @@ class Candidate:
     """A case with a known truth that somebody has not seen."""
 
     source: str
-    """`case ID`, or `table NUMBER`."""
+    """`table NUMBER`, `case ID`, or `past ID` of a history that was entered."""
     features: str
     label: str
     barred: tuple[str, ...] = ()
@@ -134,7 +137,10 @@ def due(connection: sa.Connection, at: float, rng: np.random.Generator) -> list[
 
 
 def candidates(connection: sa.Connection, maker: str, most: int = CANDIDATES) -> list[Candidate]:
-    """Labelled cases that somebody has neither decided nor got as golden ones, entered ones first."""
+    """Labelled cases that somebody has neither decided nor got as golden ones, entered ones first.
+
+    Then the latest of the ledger, then those of histories that were entered.
+    """
     s, g, c, d = t.golden_sources.c, t.golden_cases.c, t.cases.c, t.decisions.c
     mine = sa.select(g.source).where(g.maker == maker)
     entered = sa.select(s.id, s.features, s.label).where(
@@ -156,9 +162,30 @@ def candidates(connection: sa.Connection, maker: str, most: int = CANDIDATES) ->
         )
     )
     rows = connection.execute(past.order_by(c.id.desc()).limit(max(most - len(found), 0)))
-    return found + [
-        Candidate(f"case {row.case_id}", row.features, row.label, _people(row.maker)) for row in rows
-    ]
+    found += [Candidate(f"case {row.case_id}", row.features, row.label, _people(row.maker)) for row in rows]
+    return found + _past(connection, maker, mine, most - len(found))
+
+
+def _past(connection: sa.Connection, maker: str, mine: sa.Select[tuple[str]], most: int) -> list[Candidate]:
+    """Labelled cases of histories that stand."""
+    if most <= 0:
+        return []
+    k, e, p = t.past_cases.c, t.past_entries.c, t.past_decisions.c
+    seen = sa.exists().where(p.entry_id == k.entry_id, p.case_id == k.case_id, p.maker == maker)
+    query = (
+        sa.select(k.case_id, k.features, k.label)
+        .join_from(t.past_cases, t.past_entries, e.id == k.entry_id)
+        .where(
+            e.withdrawn_at.is_(None),
+            k.label.is_not(None),
+            ~seen,
+            (sa.literal("past ") + k.case_id).not_in(mine),
+        )
+        .order_by(k.id.desc())
+        .limit(most)
+    )
+    rows = connection.execute(query)
+    return [Candidate(f"past {row.case_id}", row.features, row.label) for row in rows]
 
 
 def give(

@@ -10,19 +10,23 @@ import time
 from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
 from deccaf.data.costs import MACHINE
+from deccaf.service.core import Service
+from deccaf.service.errors import invalid
 from deccaf.service.ledger import people
 from deccaf.service.ledger.review import golden
-from deccaf.service.ledger.review.golden import GoldenRecord
+from deccaf.service.ledger.review.golden import MOST_GOLDEN, GoldenRecord
+from deccaf.service.reports.agreement_report import MEETING_COLUMNS, AgreementReport, report_agreement
 from deccaf.service.reports.expert_report import ErrorsByTruth, ExpertReport
 from deccaf.service.reports.team_report import CostCurve, Disagreement, cost_curves
 from deccaf.service.web.common import Here
-from deccaf.service.web.pages.access import LeadHere
+from deccaf.service.web.pages.access import LeadHere, checked_form
 from deccaf.service.web.pages.charts import ErrorBar
-from deccaf.service.web.pages.render import PageRoute, page
+from deccaf.service.web.pages.render import PageRoute, go, page
 from deccaf.service.web.pages.words import percent
+from deccaf.service.web.questions import download
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -85,10 +89,45 @@ def team(here: Here, visitor: LeadHere) -> Response:
         records=records,
         out_of_use=out_of_use,
         golden=known,
+        people=[record.name for record in records if record.name not in out_of_use],
         curves=curves,
         matrix=matrix,
         disagreement=None if matrix is None else _most_and_least(matrix),
     )
+
+
+@router.post("/team/golden")
+async def set_golden(request: Request, here: Here, visitor: LeadHere) -> Response:
+    """How many golden cases somebody gets for 100 others."""
+    form = await checked_form(request, visitor)
+    try:
+        rate = float(str(form.get("rate", ""))) / 100
+    except ValueError:
+        rate = -1.0
+    if not 0 <= rate <= MOST_GOLDEN:
+        raise invalid("bad-rate", f"golden cases: 0 to {100 * MOST_GOLDEN:.0f} for 100 others")
+    name = str(form.get("person", ""))
+    await here.writer.run(lambda c: golden.set_rate(c, name, rate, visitor.actor, time.time()))
+    return go("/team#golden")
+
+
+@router.get("/team/agreement")
+def agreement(here: Here, visitor: LeadHere) -> Response:
+    """What takes a moment: how far people agree where several decided the same case."""
+    return page("agreement.html", visitor, report=_agreement(here))
+
+
+@router.get("/team/meeting.csv")
+def meeting(here: Here, visitor: LeadHere) -> Response:
+    """The cases for a calibration meeting."""
+    found = _agreement(here)
+    rows = [] if found is None else [[row[name] for name in MEETING_COLUMNS] for row in found.meeting]
+    return download("meeting.csv", MEETING_COLUMNS, [rows])
+
+
+def _agreement(here: Service) -> AgreementReport | None:
+    model = here.models.active
+    return None if model is None else here.read(lambda c: report_agreement(c, model))
 
 
 def _finding(people: list[ErrorBar], mean: float | None) -> str:

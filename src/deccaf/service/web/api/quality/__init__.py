@@ -1,1 +1,1 @@
-"""Routes about how good the desk is: golden cases."""
+"""Routes about how good the desk is: golden cases, trials of a candidate."""

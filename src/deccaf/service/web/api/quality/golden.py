@@ -13,6 +13,7 @@ from pydantic import Field
 from deccaf.service.errors import conflict
 from deccaf.service.ledger.review import golden
 from deccaf.service.store.fields import Class, Strict
+from deccaf.service.web.api.cases import Features
 from deccaf.service.web.api.common import IdempotencyKey, Lead, call_of, problems, send
 from deccaf.service.web.common import Here, MakerPath, classes_of, known_class
 
@@ -25,7 +26,7 @@ MOST = 1_000
 class Source(Strict):
     """A case with its truth."""
 
-    features: dict[str, Any]
+    features: Features
     label: Class
 
 
@@ -38,7 +39,7 @@ class Sources(Strict):
 class Rate(Strict):
     """Golden cases for each other case that somebody gets."""
 
-    rate: Annotated[float, Field(ge=0, le=0.5, allow_inf_nan=False)]
+    rate: Annotated[float, Field(ge=0, le=golden.MOST_GOLDEN, allow_inf_nan=False)]
 
 
 @router.get("")

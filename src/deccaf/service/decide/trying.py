@@ -1,0 +1,45 @@
+"""The candidate that runs beside the model in force, loaded once and kept in step with the ledger."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from deccaf.service.decide.registry import Model, Registry
+from deccaf.service.errors import conflict
+from deccaf.service.ledger.trials import trial_records
+from deccaf.service.ledger.trials.trial_records import Trial
+from deccaf.service.store import database
+
+
+class Running(NamedTuple):
+    """A trial with its candidate."""
+
+    trial: Trial
+    model: Model
+
+
+class Trying:
+    """What runs now, if anything does."""
+
+    def __init__(self, engine: sa.Engine, models: Registry) -> None:
+        self._engine, self._models = engine, models
+        self.current: Running | None = None
+
+    def check(self, model_id: int) -> None:
+        """A candidate decides what the model in force decides, or it cannot stand beside it."""
+        active, candidate = self._models.active, self._models.version(model_id)
+        if active is not None and active.classes != candidate.classes:
+            theirs, ours = list(candidate.classes), list(active.classes)
+            raise conflict("other-classes", f"model {model_id} decides {theirs}, the one in force {ours}")
+
+    def refresh(self) -> None:
+        """Read which trial runs, and load its candidate where it is another one."""
+        with database.reading(self._engine) as connection:
+            trial = trial_records.running_trial(connection)
+        active = self._models.active
+        if trial is None or (active is not None and active.id == trial.model_id):
+            self.current = None  # nothing runs, or somebody put the candidate in force
+        else:
+            self.current = Running(trial, self._models.version(trial.model_id))

@@ -1,0 +1,120 @@
+"""Trials on record: one at a time, first as a shadow, then with a share of the cases, until it ends."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from deccaf.evaluate.trial import Rules, block_of
+from deccaf.service.errors import conflict, not_found
+from deccaf.service.ledger import trail, versions
+from deccaf.service.store import database
+from deccaf.service.store import tables as t
+from deccaf.service.store.keys import Actor
+
+_TURN = ["the trial"]
+STRATA = tuple(str(power) for power in range(-8, 1))
+"""Cases alike: what they are expected to cost, in powers of two of the bound."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A candidate beside today's practice."""
+
+    id: int
+    model_id: int
+    state: str
+    """`shadow`: it changes nothing; `trial`: a share of the cases goes by it; `ended`."""
+    rules: Rules
+    seed: int
+    verdict: str | None
+    """Why it ended."""
+    at: float
+    ended_at: float | None
+
+
+def start(connection: sa.Connection, model_id: int, rules: Rules, who: Actor, at: float) -> Trial:
+    """Let a version run as the shadow of the one in force; one at a time."""
+    database.take_turns(connection, _TURN)
+    block_of(rules.share)
+    running = running_trial(connection)
+    if running is not None:
+        raise conflict("trial-runs", f"trial {running.id} runs already: end it first")
+    versions.read_version(connection, model_id)
+    if versions.active_id(connection) == model_id:
+        raise conflict("in-force", f"model {model_id} is in force: a candidate is another one")
+    seed = secrets.randbits(31)
+    values = {"model_id": model_id, "key_id": who.key_id, "state": "shadow", "seed": seed, "at": at}
+    made = connection.execute(
+        sa.insert(t.trials).values(rules=json.dumps(asdict(rules)), **values).returning(t.trials.c.id)
+    ).scalar_one()
+    trail.record(connection, "shadow started", at, who, trial=int(made), model=model_id)
+    return Trial(int(made), model_id, "shadow", rules, seed, None, at, None)
+
+
+def begin(connection: sa.Connection, trial_id: int, who: Actor, at: float) -> Trial:
+    """Give the candidate its share of the cases, from the next one on."""
+    found = _locked(connection, trial_id)
+    if found.state != "shadow":
+        raise conflict("not-a-shadow", f"trial {trial_id} is no shadow any more: {found.state}")
+    connection.execute(sa.update(t.trials).where(t.trials.c.id == trial_id).values(state="trial"))
+    rows = [{"trial_id": trial_id, "stratum": name, "cases": 0} for name in STRATA]
+    connection.execute(sa.insert(t.trial_strata), rows)
+    trail.record(connection, "trial started", at, who, trial=trial_id, share=found.rules.share)
+    return replace(found, state="trial")
+
+
+def end(connection: sa.Connection, trial_id: int, verdict: str, who: Actor, at: float) -> Trial:
+    """All cases go by today's practice again."""
+    found = _locked(connection, trial_id)
+    if found.state == "ended":
+        raise conflict("trial-ended", f"trial {trial_id} has ended: {found.verdict}")
+    connection.execute(
+        sa.update(t.trials)
+        .where(t.trials.c.id == trial_id)
+        .values(state="ended", verdict=verdict, ended_at=at)
+    )
+    trail.record(connection, "trial ended", at, who, trial=trial_id, verdict=verdict)
+    return replace(found, state="ended", verdict=verdict, ended_at=at)
+
+
+def switch_on(connection: sa.Connection, trial_id: int, who: Actor, at: float) -> Trial:
+    """Put the candidate in force for all cases; back again by rolling back the model."""
+    found = end(connection, trial_id, "switched on", who, at)
+    versions.put_in_force(connection, found.model_id, who, at)
+    return found
+
+
+def running_trial(connection: sa.Connection) -> Trial | None:
+    """The one that has not ended."""
+    query = sa.select(t.trials).where(t.trials.c.state != "ended").order_by(t.trials.c.id.desc()).limit(1)
+    row = connection.execute(query).one_or_none()
+    return None if row is None else _trial(row)
+
+
+def read_trial(connection: sa.Connection, trial_id: int) -> Trial:
+    """One of all that there were."""
+    row = connection.execute(sa.select(t.trials).where(t.trials.c.id == trial_id)).one_or_none()
+    if row is None:
+        raise not_found("trial", trial_id)
+    return _trial(row)
+
+
+def list_trials(connection: sa.Connection, most: int) -> list[Trial]:
+    """The latest, newest first."""
+    query = sa.select(t.trials).order_by(t.trials.c.id.desc()).limit(most)
+    return [_trial(row) for row in connection.execute(query)]
+
+
+def _locked(connection: sa.Connection, trial_id: int) -> Trial:
+    database.take_turns(connection, _TURN)
+    return read_trial(connection, trial_id)
+
+
+def _trial(row: Any) -> Trial:
+    rules = Rules(**json.loads(row.rules))
+    return Trial(row.id, row.model_id, row.state, rules, row.seed, row.verdict, row.at, row.ended_at)

@@ -1,0 +1,121 @@
+"""A candidate beside today's practice: shadow, trial, switch-on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import sqlalchemy as sa
+from anyio import to_thread
+from fastapi import APIRouter, Request, Response
+from pydantic import Field
+
+from deccaf.evaluate.trial import Rules
+from deccaf.service.ledger.trials import trial_records
+from deccaf.service.reports.trial_report import report_trial
+from deccaf.service.store.fields import Strict
+from deccaf.service.web.api.common import IdempotencyKey, Lead, call_of, problems, send
+from deccaf.service.web.common import Here, Id, as_time
+
+router = APIRouter(prefix="/v1/trials", tags=["trials"], responses=problems(404, 409))
+
+MOST = 20
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotBelow = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class NewTrial(Strict):
+    """A candidate and what is settled before it begins (see `deccaf trial plan`)."""
+
+    model: Annotated[int, Field(ge=1, le=2**31)]
+    share: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    bound: Positive
+    """The most that a case costs; more counts as this."""
+    worth: NotBelow = 0.0
+    tolerated: NotBelow = 0.0
+    chance: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
+    aim: Positive | None = None
+    """Planned saving per case / variance of a case's term; without it any saving alike."""
+
+
+@router.get("")
+def read(here: Here, who: Lead) -> dict[str, Any]:
+    """The latest trials with what is known of them, the newest first."""
+    model = here.models.active
+    costs = None if model is None else model.system.costs_
+
+    def look(connection: sa.Connection) -> list[dict[str, Any]]:
+        trials = trial_records.list_trials(connection, MOST)
+        return [_json(asdict(report_trial(connection, trial, costs))) for trial in trials]
+
+    return {"trials": here.read(look)}
+
+
+@router.post("", status_code=201)
+async def start(
+    wanted: NewTrial, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
+) -> Response:
+    """Let a model run as the shadow of the one in force: it changes nothing."""
+
+    def change(connection: sa.Connection, at: float, _: None) -> dict[str, Any]:
+        rules = Rules(**wanted.model_dump(exclude={"model"}))
+        made = trial_records.start(connection, wanted.model, rules, who, at)
+        return {"id": made.id, "state": made.state}
+
+    call = await call_of(request, who, key)
+    answer = await here.prepared_change(call, lambda: here.trying.check(wanted.model), change, 201)
+    await to_thread.run_sync(here.trying.refresh)
+    return send(answer)
+
+
+@router.post("/{trial_id}/begin")
+async def begin(
+    trial_id: Id, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
+) -> Response:
+    """Give the candidate its share of the cases by lot, from the next one on."""
+
+    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
+        return {"id": trial_id, "state": trial_records.begin(connection, trial_id, who, at).state}
+
+    answer = await here.change(await call_of(request, who, key), change)
+    await to_thread.run_sync(here.trying.refresh)
+    return send(answer)
+
+
+@router.post("/{trial_id}/end")
+async def end(trial_id: Id, request: Request, here: Here, who: Lead, key: IdempotencyKey = None) -> Response:
+    """All cases go by today's practice again."""
+
+    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
+        return {
+            "id": trial_id,
+            "state": trial_records.end(connection, trial_id, "ended by a lead", who, at).state,
+        }
+
+    answer = await here.change(await call_of(request, who, key), change)
+    await to_thread.run_sync(here.trying.refresh)
+    return send(answer)
+
+
+@router.post("/{trial_id}/switch-on")
+async def switch_on(
+    trial_id: Id, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
+) -> Response:
+    """Put the candidate in force for all cases; back again with POST /v1/models/roll-back."""
+
+    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
+        found = trial_records.switch_on(connection, trial_id, who, at)
+        return {"id": trial_id, "state": found.state, "model": found.model_id}
+
+    answer = await here.change(await call_of(request, who, key), change)
+    await to_thread.run_sync(here.trying.refresh)
+    await to_thread.run_sync(here.models.refresh)
+    return send(answer)
+
+
+def _json(report: dict[str, Any]) -> dict[str, Any]:
+    trial = report.pop("trial")
+    times = {name: as_time(trial[name]) for name in ("at", "ended_at")}
+    del trial["seed"]
+    loads = [{"maker": name, "today": a, "candidate": b} for name, a, b in report.pop("loads")]
+    return {**trial, **times, **report, "loads": loads}

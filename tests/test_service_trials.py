@@ -1,0 +1,151 @@
+"""A candidate beside today's practice: its shadow changes nothing, its share is exact, harm ends it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+
+from deccaf import Costs
+from deccaf.estimator import DeCCaF
+from deccaf.service.store import tables as t
+from pages_world import Person, new_key
+from service_world import World, history, model_file, world
+
+CASES = 64
+
+
+def new_model(here: World, name: str, content: bytes) -> int:
+    made = here.lead.post(f"/v1/models?name={name}", content=content)
+    assert made.status_code == 201, made.text
+    return int(made.json()["id"])
+
+
+def other_model(folder: Path) -> bytes:
+    """One that takes cat for ann."""
+    past = history(600)
+    model = DeCCaF(Costs.binary(0.2, 1.0), case_parts=("logistic",), decision_parts=("rates", "pooled"))
+    model.fit(
+        past[["case_id", "amount", "channel"]],
+        past["label"],
+        expert=past["expert"].map({"ann": "cat", "bob": "bob", "cat": "ann"}),
+        decision=past["decision"],
+    )
+    model.save(folder / "other.deccaf")
+    return (folder / "other.deccaf").read_bytes()
+
+
+def arrive(here: World, numbers: Sequence[int]) -> None:
+    rng = np.random.default_rng(numbers[0])
+    for number in numbers:
+        features = {"amount": round(float(rng.normal()), 3), "channel": str(rng.choice(["web", "phone"]))}
+        answer = here.machine.post("/v1/cases", json={"case_id": f"t{number}", "features": features})
+        assert answer.status_code == 201, answer.text
+
+
+def arms(here: World) -> list[Any]:
+    c, a = t.trial_cases.c, t.assignments.c
+    query = (
+        sa.select(t.trial_cases, a.maker.label("got"), a.model_id, a.propensity.label("chance"))
+        .join_from(t.trial_cases, t.assignments, sa.and_(a.case_id == c.case_id, t.IS_LIVE))
+        .order_by(t.assignments.c.id)
+    )
+    return list(here.service.read(lambda connection: connection.execute(query).all()))
+
+
+def decide(here: World, rows: Sequence[Any]) -> None:
+    """Everybody says 0; the truth is 1 where the candidate had the case."""
+    for row in rows:
+        body = {"decision": 0, "expert": row.got}
+        answer = here.lead.post(f"/v1/cases/{row.case_id}/decision", json=body)
+        assert answer.status_code == 200, answer.text
+    known = [{"case_id": row.case_id, "label": int(row.candidate)} for row in rows]
+    assert here.lead.post("/v1/labels", json={"labels": known}).status_code in (200, 201)
+
+
+def test_shadow_trial_harm_and_switch_on(database_url: str, tmp_path: Path) -> None:
+    with world(database_url, {"ann": 200, "bob": 200, "cat": 200, "machine": 0}, housekeeping=False) as here:
+        today = new_model(here, "today", model_file(tmp_path))
+        candidate = new_model(here, "other", other_model(tmp_path))
+        assert here.lead.post(f"/v1/models/{today}/activate").status_code == 200
+        lead = Person(here, new_key(here, "lead"))
+        body = {"model": candidate, "share": 0.5, "bound": 1.0}
+        assert here.lead.post("/v1/trials", json=body | {"model": today}).status_code == 409
+        assert here.lead.post("/v1/trials", json=body | {"share": 0.37}).status_code in (409, 422)
+        assert here.ann.post("/v1/trials", json=body).status_code == 403
+        made = here.lead.post("/v1/trials", json=body)
+        assert made.status_code == 201, made.text
+        trial = made.json()["id"]
+        assert here.lead.post("/v1/trials", json=body).status_code == 409  # one at a time
+
+        arrive(here, range(20))
+        shadow = arms(here)
+        assert {(row.model_id, row.candidate, row.propensity, row.chance) for row in shadow} == {
+            (today, False, 1.0, 1.0)
+        }
+        assert all(row.got == row.maker for row in shadow)
+        report = here.lead.get("/v1/trials").json()["trials"][0]
+        assert (report["state"], report["cases"], report["in_candidate"]) == ("shadow", 20, 0)
+        assert report["otherwise"] == sum(row.maker != row.expert for row in shadow) > 10
+        assert report["look"] is None
+        loads = {row["maker"]: (row["today"], row["candidate"]) for row in report["loads"]}
+        assert sum(now for now, _ in loads.values()) == 20 == sum(then for _, then in loads.values())
+
+        assert here.lead.post(f"/v1/trials/{trial}/begin").status_code == 200
+        arrive(here, range(100, 100 + CASES))
+        rows = [row for row in arms(here) if row.block >= 0]
+        assert len(rows) == CASES
+        for block, count in Counter((row.stratum, row.block) for row in rows).items():
+            mine = [row.candidate for row in rows if (row.stratum, row.block) == block]
+            assert count == 1 or sum(mine) == 1
+        for row in rows:
+            assert row.model_id == (candidate if row.candidate else today)
+            assert row.got == (row.expert if row.candidate else row.maker)
+            assert (row.propensity, row.chance) == (0.5, 1.0 if row.maker == row.expert else 0.5)
+        assert {row.candidate for row in rows} == {True, False}
+        here.assert_sound()
+
+        decide(here, rows)
+        report = here.lead.get("/v1/trials").json()["trials"][0]
+        assert report["labelled"] == CASES
+        assert report["look"]["verdict"] == "harm"
+        assert report["candidate_cost"]["value"] > report["today_cost"]["value"]
+        assert report["supported"] == 1.0
+        page = lead.get("/trial").text
+        assert "50 % of the cases go by version" in page
+        assert "the candidate does harm" in page
+        here.service.stop_harm()
+        report = here.lead.get("/v1/trials").json()["trials"][0]
+        assert (report["state"], report["verdict"]) == ("ended", "harm")
+        arrive(here, range(300, 306))
+        assert len(arms(here)) == 20 + CASES  # all by today's practice again
+        assert here.lead.post(f"/v1/trials/{trial}/begin").status_code == 409
+
+        assert "No candidate runs beside" in lead.get("/trial").text
+        assert lead.post("/trial", {"model": 99, "share": 0.1, "bound": 1}).status_code == 404
+        lead.post("/trial", {"model": candidate, "share": 0.1, "bound": 1})
+        again = here.lead.get("/v1/trials").json()["trials"][0]["id"]
+        assert f"Version {candidate} is a shadow" in lead.get("/trial").text
+        assert lead.post(f"/trial/{again}/nonsense").status_code == 422
+        lead.post(f"/trial/{again}/switch-on")
+        report = here.lead.get("/v1/trials").json()["trials"][0]
+        assert (report["state"], report["verdict"]) == ("ended", "switched on")
+        assert here.service.models.active is not None
+        assert here.service.models.active.id == candidate
+        assert here.lead.post("/v1/models/roll-back").json() == {"active": today}
+        kinds = Counter(row["kind"] for row in here.lead.get("/v1/reports/trail?limit=1000").json()["items"])
+        assert kinds["shadow started"] == 2
+        assert kinds["trial started"] == 1
+        assert kinds["trial ended"] == 2
+        here.assert_sound()
+
+
+@pytest.mark.parametrize("path", ["/v1/trials/99/begin", "/v1/trials/99/end", "/v1/trials/99/switch-on"])
+def test_there_is_no_such_trial(path: str, tmp_path: Path) -> None:
+    with world(f"sqlite:///{tmp_path}/ledger.db", housekeeping=False) as here:
+        assert here.lead.post(path).status_code == 404
