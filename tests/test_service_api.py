@@ -148,6 +148,7 @@ def test_a_roster_changes_at_noon(desk: World) -> None:
         "capacity": 1,
         "lower": 0,
         "used": 0,
+        "answered": 0,
         "absent": True,
         "active": True,
         "price": 0.0,
