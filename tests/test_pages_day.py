@@ -156,6 +156,7 @@ def makes_a_key(page: Page, desk: Desk, name: str) -> str:
 def opens_a_shift(page: Page, desk: Desk, percent: str) -> None:
     page.goto(f"{desk.address}/setup")
     page.fill("#random", percent)
+    page.fill("#expected", "60")  # else prices would expect the morning's pace to go on
     page.click("text=Open the shift")
     page.wait_for_url("**/setup#cases")
 
@@ -180,12 +181,14 @@ def plans(page: Page) -> None:
 
 
 def sends_cases(desk: Desk, readers: list[str], like: pd.DataFrame) -> None:
-    """A program's cases, which the first of three is best at, then the second."""
+    """A program's cases for the first of three; one that the second, and one that the third could get too."""
     put(desk, "/v1/shifts/1", {"random_share": 0.0}, "PATCH")  # nothing more by lot
-    losses = {"machine": 90.0, **{name: 2.0 * k + 0.1 for k, name in enumerate(readers)}}
+    first, second, third = readers
+    also = {0: {second: 2.0}, 1: {third: 2.0}}
     for k, features in enumerate(json.loads(like.drop(columns="case_id")[:SENT].to_json(orient="records"))):
+        losses = {"machine": 90.0, first: 0.1, **also.get(k, {})}
         body = {"case_id": f"p{k}", "losses": losses, "machine_decision": 0, "features": features}
-        assert desk._post("/v1/cases", body)["maker"] == readers[0]
+        assert desk._post("/v1/cases", body)["maker"] == first
 
 
 # --- moving work, and second opinions ---------------------------------------------------------------------
