@@ -16,6 +16,7 @@ from deccaf.assign.waiting.queues import Queues
 from deccaf.assign.waiting.schedule import schedule
 from deccaf.benchmark.waiting_day import WAYS, simulate
 from deccaf.data.capacity import Capacity
+from deccaf.data.cases import Cases
 from deccaf.data.config import ConstraintsTable, WaitingTable
 from deccaf.data.schema import Columns
 from deccaf.errors import CapacityError, ConfigError, DataError
@@ -243,3 +244,18 @@ def test_a_day_costs_less_when_waiting_counts() -> None:
     assert found["deccaf"].total < found["greedy"].total
     assert all(0 < one.used <= 1.05 and one.waiting > 0 for one in found.values())
     assert simulate(day, past, {"again": WAYS["deccaf"]})["again"] == found["deccaf"]
+
+
+def test_cases_keep_their_due_times() -> None:
+    frame = pd.DataFrame(
+        {"case_id": ["a", "b"], "x": [1.0, 2.0], "due": [1.0, None], "waiting_cost": [0.5, 0.1]}
+    )
+    cases = Cases.from_frame(frame)
+    assert cases.schema.names == ["x"]  # what prices waiting is no feature, unless somebody says so
+    assert cases.take([1]).waiting is not None
+    assert cases.take([1]).waiting["waiting_cost"].tolist() == [0.1]
+    told = Cases.from_frame(frame, columns=Columns(features=("x", "due")))
+    assert told.schema.names == ["x", "due"]
+    assert list(told.waiting) == ["waiting_cost"]
+    with pytest.raises(ValueError, match="has two parts"):
+        Columns(due="when", waiting_cost="when")
