@@ -236,6 +236,17 @@ def test_a_further_case_waits_and_makes_others_wait() -> None:
     assert queues.help(2, 0.0) == "a"
 
 
+def test_queues_filled_at_once_are_those_filled_one_by_one() -> None:
+    hours, rates = np.array([0.0, 0.5, 0.4]), [1.0, 4.0]
+    single, both = Queues(3, [0.0, 0.5, 0.4]), Queues(3, [0.0, 0.5, 0.4])
+    for name, rate in zip("ab", rates, strict=True):
+        single.add(name, 1, Harm.of(1, rate=rate), hours)
+    both.fill(["a", "b"], np.array([1, 1]), Harm.of(2, rate=rates), np.tile(hours, (2, 1)))
+    case = Harm.of(1, rate=2.0, due=1.0, late=3.0)
+    np.testing.assert_array_equal(both.bids(case, hours, 0.1), single.bids(case, hours, 0.1))
+    assert (both.next(1, 0.0), both.of(1), len(both)) == ("b", ["a", "b"], 2)
+
+
 def test_a_day_costs_less_when_waiting_counts() -> None:
     desk = Desk(7)
     past, day = [desk.day("peaks", 8)], desk.day("peaks", 9)

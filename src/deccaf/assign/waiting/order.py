@@ -24,7 +24,7 @@ MOST_ROUNDS = 6
 _SOON = 1e-9
 
 
-def urgency(harm: Harm, hours: Floats, now: float, near: Floats | float) -> Floats:
+def urgency(harm: Harm, hours: Floats, now: Floats | float, near: Floats | float) -> Floats:
     """What an hour's delay of each case costs, by and large: its rate, and lateness by how near it is."""
     slack = harm.due - now - hours
     fading = np.exp(-np.maximum(slack, 0.0) / near)
