@@ -69,6 +69,14 @@ def test_a_case_that_is_late_anyway_does_not_hurry() -> None:
     assert best_order(harm, np.array([0.5, 0.5])).tolist() == [1, 0]
 
 
+def test_very_long_lists_are_put_in_order_too() -> None:
+    rng, cases = np.random.default_rng(5), 2_500
+    harm, hours = some_harm(rng, cases), rng.uniform(0.001, 0.01, cases)
+    order = best_order(harm, hours)
+    assert sorted(order.tolist()) == list(range(cases))
+    assert total(harm, hours, order, 0.0) < total(harm, hours, np.arange(cases), 0.0)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_orders_are_the_best_or_nearly(seed: int) -> None:
     rng = np.random.default_rng(seed)
