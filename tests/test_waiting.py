@@ -16,6 +16,7 @@ from deccaf.assign.waiting.queues import Queues
 from deccaf.assign.waiting.schedule import schedule
 from deccaf.benchmark.waiting_day import WAYS, simulate
 from deccaf.data.capacity import Capacity
+from deccaf.data.cases import Cases
 from deccaf.data.config import ConstraintsTable, WaitingTable
 from deccaf.data.schema import Columns
 from deccaf.errors import CapacityError, ConfigError, DataError
@@ -66,6 +67,14 @@ def test_without_due_times_the_greatest_rate_per_hour_of_work_is_first() -> None
 def test_a_case_that_is_late_anyway_does_not_hurry() -> None:
     harm = Harm.of(2, due=[0.1, 0.6], late=[5.0, 1.0])
     assert best_order(harm, np.array([0.5, 0.5])).tolist() == [1, 0]
+
+
+def test_very_long_lists_are_put_in_order_too() -> None:
+    rng, cases = np.random.default_rng(5), 2_500
+    harm, hours = some_harm(rng, cases), rng.uniform(0.001, 0.01, cases)
+    order = best_order(harm, hours)
+    assert sorted(order.tolist()) == list(range(cases))
+    assert total(harm, hours, order, 0.0) < total(harm, hours, np.arange(cases), 0.0)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -235,6 +244,17 @@ def test_a_further_case_waits_and_makes_others_wait() -> None:
     assert queues.help(2, 0.0) == "a"
 
 
+def test_queues_filled_at_once_are_those_filled_one_by_one() -> None:
+    hours, rates = np.array([0.0, 0.5, 0.4]), [1.0, 4.0]
+    single, both = Queues(3, [0.0, 0.5, 0.4]), Queues(3, [0.0, 0.5, 0.4])
+    for name, rate in zip("ab", rates, strict=True):
+        single.add(name, 1, Harm.of(1, rate=rate), hours)
+    both.fill(["a", "b"], np.array([1, 1]), Harm.of(2, rate=rates), np.tile(hours, (2, 1)))
+    case = Harm.of(1, rate=2.0, due=1.0, late=3.0)
+    np.testing.assert_array_equal(both.bids(case, hours, 0.1), single.bids(case, hours, 0.1))
+    assert (both.next(1, 0.0), both.of(1), len(both)) == ("b", ["a", "b"], 2)
+
+
 def test_a_day_costs_less_when_waiting_counts() -> None:
     desk = Desk(7)
     past, day = [desk.day("peaks", 8)], desk.day("peaks", 9)
@@ -243,3 +263,18 @@ def test_a_day_costs_less_when_waiting_counts() -> None:
     assert found["deccaf"].total < found["greedy"].total
     assert all(0 < one.used <= 1.05 and one.waiting > 0 for one in found.values())
     assert simulate(day, past, {"again": WAYS["deccaf"]})["again"] == found["deccaf"]
+
+
+def test_cases_keep_their_due_times() -> None:
+    frame = pd.DataFrame(
+        {"case_id": ["a", "b"], "x": [1.0, 2.0], "due": [1.0, None], "waiting_cost": [0.5, 0.1]}
+    )
+    cases = Cases.from_frame(frame)
+    assert cases.schema.names == ["x"]  # what prices waiting is no feature, unless somebody says so
+    assert cases.take([1]).waiting is not None
+    assert cases.take([1]).waiting["waiting_cost"].tolist() == [0.1]
+    told = Cases.from_frame(frame, columns=Columns(features=("x", "due")))
+    assert told.schema.names == ["x", "due"]
+    assert list(told.waiting) == ["waiting_cost"]
+    with pytest.raises(ValueError, match="has two parts"):
+        Columns(due="when", waiting_cost="when")

@@ -26,6 +26,7 @@ from deccaf.data.profile import (
     recognise,
     unlike_classes,
 )
+from deccaf.data.schema import Columns
 from deccaf.data.sources import pipes_kept
 from deccaf.errors import ConfigError, DataError, DeccafError
 from deccaf.evaluate import proposal
@@ -44,6 +45,11 @@ _MODEL = """
 method = "deccaf"
 budget = "quick"            # or "standard": tries more settings, takes longer
 seed = 0
+
+# Where cases lose by waiting, or have due times (columns `due` and `waiting_cost` of new cases):
+# [waiting]
+# cost = 0.1                # an hour
+# late = 1.0                # once, when a case becomes late
 """
 
 
@@ -190,6 +196,11 @@ class _Draft:
         for part, name in self.guess.log.items():
             what = {"expert": "who decided", "decision": "what was decided"}[part]
             lines.append(f"{part} = {_quoted(name)}   # {what}")
+        for part, name in Columns().waiting.items():
+            if name in by_name:
+                lines.append(
+                    f"{part} = {_quoted(name)}   # {_facts(by_name[name])}; of new cases, see [waiting]"
+                )
         for name in self.guess.group:
             lines.append(f"group = [{_quoted(name)}]   # {_facts(by_name[name])}; its rows are never split")
         return lines

@@ -49,6 +49,8 @@ class Cases:
     """How the times were written, if they were text."""
     let_through: pd.Series | None = None
     """The chance with which a rejected case was let through by lot; NaN for all others."""
+    waiting: pd.DataFrame | None = None
+    """The columns of due times and waiting costs, as they stand there, where there are any."""
 
     @classmethod
     def read(cls, path: str | Path, **options: Any) -> Cases:
@@ -174,6 +176,7 @@ class Cases:
             amounts=amounts,
             time_format=None if times is None else times.format,
             let_through=let_through_of(frame, columns.let_through),
+            waiting=_waiting(frame, columns, schema),
         )
 
     def __len__(self) -> int:
@@ -199,6 +202,7 @@ class Cases:
             amounts=self.amounts.iloc[picked],
             time_format=self.time_format,
             let_through=None if self.let_through is None else self.let_through.iloc[picked],
+            waiting=None if self.waiting is None else self.waiting.iloc[picked],
         )
 
     def between(self, start: Any = None, stop: Any = None) -> Cases:
@@ -245,6 +249,11 @@ def latest_share(time: pd.Series, share: float) -> NDArray[np.bool_]:
 def let_through_of(frame: pd.DataFrame, name: str) -> pd.Series | None:
     """The chances with which rejects were let through by lot, where a column has any."""
     return number_in(frame, name, frame.index.to_series(), 0.0, 1.0, open_below=True, blanks=True)
+
+
+def _waiting(frame: pd.DataFrame, columns: Columns, schema: Schema) -> pd.DataFrame | None:
+    names = [name for name in columns.waiting.values() if name in frame and name not in schema.names]
+    return frame[names] if names else None
 
 
 def _indexed_by_case(frame: pd.DataFrame, case: str) -> pd.DataFrame:

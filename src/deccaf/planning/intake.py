@@ -169,8 +169,9 @@ class Intake:
         self._count(frame, features)
         known = pd.concat([cases.groups, cases.features], axis=1)
         known = known.loc[:, ~known.columns.duplicated()]  # a group that is also a feature
-        more = [name for name in self.optional if name in frame and name not in known]
-        known = pd.concat([known, frame[more]], axis=1) if more else known
+        waiting = cases.waiting
+        if waiting is not None:
+            known = pd.concat([known, waiting[[name for name in waiting if name not in known]]], axis=1)
         return Chunk(features, cases.amounts, cases.ids, cases.batch, self._kept(known), self._wide(frame))
 
     def _of_table(self, table: Input, rows: slice) -> Chunk:

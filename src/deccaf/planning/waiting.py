@@ -163,6 +163,8 @@ def read_waits(
     if table is None and not there and not asked:
         return None
     if scored.stored:
+        if table is None and not asked and "waiting_cost" not in there:
+            return None  # due times that cost nothing
         raise ConfigError(
             "waiting: orders are planned in memory; leave out scratch (--scratch), or the columns "
             f"{' and '.join(map(repr, roles.waiting.values()))} and [waiting], or plan fewer cases at a time"

@@ -17,6 +17,8 @@ HORIZONS = (0.5, 1.5, 4.0, 12.0)
 """What is near, in mean hours of work of a case."""
 USUAL = 3.0
 """The same, where one has to do."""
+MOST_LISTED = 2_000
+"""Cases of one person that are listed one after the other; more go by the index at the start."""
 MOST_MOVED = 60
 """Cases of one person among which single ones are moved,"""
 MOST_ROUNDS = 6
@@ -24,7 +26,7 @@ MOST_ROUNDS = 6
 _SOON = 1e-9
 
 
-def urgency(harm: Harm, hours: Floats, now: float, near: Floats | float) -> Floats:
+def urgency(harm: Harm, hours: Floats, now: Floats | float, near: Floats | float) -> Floats:
     """What an hour's delay of each case costs, by and large: its rate, and lateness by how near it is."""
     slack = harm.due - now - hours
     fading = np.exp(-np.maximum(slack, 0.0) / near)
@@ -79,6 +81,8 @@ def total(harm: Harm, hours: Floats, order: Ints, start: float) -> float:
 
 
 def _listed(harm: Harm, hours: Floats, start: float, near: float) -> Ints:
+    if len(harm) > MOST_LISTED:
+        return np.argsort(-index(harm, hours, start, near), kind="stable")
     left, now, order = np.arange(len(harm)), start, np.empty(len(harm), np.int64)
     for place in range(len(harm)):
         some = harm.take(left)

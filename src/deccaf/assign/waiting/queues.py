@@ -115,22 +115,44 @@ class Queues:
 
         `now` is when it came, if that is not when it began to wait.
         """
-        if self.instant[maker]:
-            return
-        place, took = len(self), float(hours[maker])
-        if place == len(self._maker):
+        if not self.instant[maker]:
+            losses = np.zeros(len(hours)) if loss is None else np.asarray(loss, np.float64)
+            came = None if now is None else np.array([now])
+            self.fill([case], np.array([maker]), harm, np.asarray(hours)[None], losses[None], came)
+
+    def fill(
+        self,
+        cases: Sequence[Name],
+        maker: Ints,
+        harm: Harm,
+        hours: Floats,
+        loss: Floats | None = None,
+        now: Floats | None = None,
+    ) -> None:
+        """Many at once, none of them with a maker who decides at once; tables are cases x makers."""
+        count, first = len(cases), len(self)
+        while first + count > len(self._maker):
             self._table, self._maker = np.repeat(self._table, 2, axis=0), np.repeat(self._maker, 2)
-        each = np.zeros(len(hours)) if loss is None else np.asarray(loss, np.float64)
-        saving = float(each[self.instant].min() - each[maker]) if self.instant.any() else 0.0
-        self._table[place] = [*(float(getattr(harm, name)[0]) for name in _FIELDS), took, saving]
-        self._maker[place] = maker
-        self._case.append(case)
-        self._each.append((np.asarray(hours, np.float64), each))
-        came = float(harm.since[0]) if now is None else now
-        self.start = came if np.isnan(self.start) else self.start
-        near = USUAL * max(float(self.usual[maker]), 1e-6)
-        urgent = float(urgency(harm, np.array([took]), came, near)[0])
-        self._recent.append((came, maker, took, urgent / max(took, 1e-9), urgent))
+        each = np.zeros(hours.shape) if loss is None else np.asarray(loss, np.float64)
+        here = np.arange(count)
+        took, saving = hours[here, maker], np.zeros(count)
+        if self.instant.any():
+            saving = each[:, self.instant].min(axis=1) - each[here, maker]
+        columns = [*(getattr(harm, name) for name in _FIELDS), took, saving]
+        self._table[first : first + count] = np.column_stack(columns)
+        self._maker[first : first + count] = maker
+        self._case += list(cases)
+        self._each += list(zip(hours, each, strict=True))
+        came = harm.since if now is None else now
+        if count and np.isnan(self.start):
+            self.start = float(came.min())
+        near = USUAL * np.maximum(self.usual, 1e-6)[maker]
+        urgent = urgency(harm, took, came, near)
+        rank = urgent / np.maximum(took, 1e-9)
+        recent = zip(
+            came.tolist(), maker.tolist(), took.tolist(), rank.tolist(), urgent.tolist(), strict=True
+        )
+        self._recent.extend(sorted(recent))
 
     def remove(self, case: Name) -> None:
         """Take a case out of whatever queue it is in."""

@@ -30,10 +30,11 @@ class WaitingBids:
         self._queues = Queues(len(at_desk.makers), self._hours, instant, (shift.ends_at - at) / 3600.0)
         self._queues.start = (shift.starts_at - at) / 3600.0
         work = read_open_work(connection, at)
-        for place, row in enumerate(work.rows):
-            if row.maker in hours:
-                harm = work.harm.take([place])
-                self._queues.add(int(row.id), at_desk.makers.index(row.maker), harm, self._hours)
+        mine = [place for place, row in enumerate(work.rows) if row.maker in hours]
+        places = {name: place for place, name in enumerate(at_desk.makers)}
+        maker = np.array([places[work.rows[place].maker] for place in mine], np.int64)
+        names = [int(work.rows[place].id) for place in mine]
+        self._queues.fill(names, maker, work.harm.take(mine), np.tile(self._hours, (len(mine), 1)))
 
     def of(self, arrival: Arrival) -> Floats:
         """What waiting costs with each maker, in the desk's order."""

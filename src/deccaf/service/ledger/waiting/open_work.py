@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from deccaf.assign import Harm
+from deccaf.assign.waiting.order import best_order
 from deccaf.assign.waiting.queues import next_index
 from deccaf.data.config import WaitingTable
 from deccaf.data.costs import MACHINE
@@ -31,6 +32,8 @@ LATEST = 50
 """Of somebody's decisions, that say how long one takes them."""
 USUAL_SECONDS = 300.0
 """How long a decision takes somebody who has made none."""
+MOST_PROJECTED = 150
+"""Cases of one person whose order is looked at step by step."""
 OPEN = ("assigned", "claimed")
 
 Floats = NDArray[np.float64]
@@ -70,6 +73,13 @@ class OpenWork:
         priority = np.array([row.priority for row in self.rows], np.int64)
         ids = np.array([row.id for row in self.rows], np.int64)
         return np.lexsort((ids, self.harm.due, -rank, -priority, ~in_hand))
+
+    def projected(self) -> Ints:
+        """The order as it will come out: what is late anyway makes way, as time goes on."""
+        if len(self.rows) > MOST_PROJECTED or not self.harm.dated:
+            return self.order()
+        first = np.array([row.priority + 100 * (row.state == "claimed") for row in self.rows], np.int64)
+        return best_order(self.harm, self.hours, 0.0, first)
 
 
 @dataclass(frozen=True)
@@ -176,7 +186,7 @@ def read_outlook(connection: sa.Connection, at: float, most: int = 8) -> Outlook
     for maker in sorted({row.maker for row in work.rows} - {MACHINE}):
         mine = work.of(maker)
         finish = np.empty(len(mine.rows))
-        order = mine.order()
+        order = mine.projected()
         finish[order] = np.cumsum(mine.hours[order])
         people.append(_queued(maker, mine, finish))
         late += list(_late(mine, finish, at))
