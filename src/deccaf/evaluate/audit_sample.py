@@ -217,9 +217,9 @@ def _measures(
     misses = _cells(here[~says], theirs[~said], is_true[~said], true_everywhere, audited)
     every = _cells(here, theirs, right, right_everywhere, audited)
     rows = [
-        ("precision", int(said.sum()), *_share(hits, confidence)),
-        ("recall", len(theirs), *_recall(hits, misses, confidence)),
-        ("accuracy", len(theirs), *_share(every, confidence)),
+        ("precision", int(said.sum()), *share_of(hits, confidence)),
+        ("recall", len(theirs), *recall_of(hits, misses, confidence)),
+        ("accuracy", len(theirs), *share_of(every, confidence)),
     ]
     table = pd.DataFrame(rows, columns=["measure", "cases", "value", "low", "high"])
     table.insert(0, "group", name)
@@ -237,7 +237,8 @@ def _cells(
     return Cells(there_, count_, yes_, whole_)
 
 
-def _share(cells: Cells, confidence: float) -> tuple[float, float, float]:
+def share_of(cells: Cells, confidence: float = 0.95) -> tuple[float, float, float]:
+    """The share of all decisions of the cells for which it is so, with the interval."""
     size = float(cells.there.sum())
     if not size:
         return np.nan, np.nan, np.nan
@@ -245,7 +246,7 @@ def _share(cells: Cells, confidence: float) -> tuple[float, float, float]:
     return value, low, high
 
 
-def _recall(hits: Cells, misses: Cells, confidence: float) -> tuple[float, float, float]:
+def recall_of(hits: Cells, misses: Cells, confidence: float = 0.95) -> tuple[float, float, float]:
     """Hits / (hits + misses): both come from different strata, so they are independent."""
     a, a_low, a_high = hits.total(confidence) if len(hits.there) else (0.0, 0.0, 0.0)
     b, b_low, b_high = misses.total(confidence) if len(misses.there) else (0.0, 0.0, 0.0)

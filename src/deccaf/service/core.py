@@ -31,7 +31,7 @@ from deccaf.service.reports.what_if import Days
 from deccaf.service.store import database
 from deccaf.service.store.condition import WORDS, Condition
 from deccaf.service.store.idempotency import Answer, Call, earlier, forget_old, once
-from deccaf.service.store.keys import Actor, KeyRing
+from deccaf.service.store.keys import KeyRing
 from deccaf.service.store.writer import Writer
 
 log = logging.getLogger("deccaf.service")
@@ -255,8 +255,7 @@ class Service:
         trial = running.trial
         look = self.read(lambda connection: look_at(connection, trial, model.system.costs_))
         if look is not None and look.verdict == "harm":
-            who, at = Actor(None), time.time()
-            self.writer.submit(lambda c: trial_records.end(c, trial.id, "harm", who, at)).result()
+            self.writer.submit(lambda c: trial_records.stop(c, trial.id, "harm", time.time())).result()
             self.trying.refresh()
 
     def _golden(self) -> None:

@@ -156,7 +156,9 @@ def _estimates(rows: Sequence[Any], cost: Floats) -> tuple[Estimate | None, Esti
     for choice, expected in (("maker", "today_loss"), ("expert", "candidate_loss")):
         same = np.array([getattr(row, choice) == who for row, who in zip(rows, by, strict=True)], float)
         predicted = np.array([getattr(row, expected) for row in rows])
-        found.append(mean_with_interval(predicted + same / chance * (cost - predicted)))
+        one = mean_with_interval(predicted + same / chance * (cost - predicted))
+        value, low, high = (max(part, 0.0) for part in (one.value, one.low, one.high))  # costs: never below
+        found.append(Estimate(value, low, high, one.error))
     alike = np.array([row.expert == who for row, who in zip(rows, by, strict=True)])
     return found[0], found[1], float((alike | (chance < 1)).mean())
 

@@ -82,6 +82,12 @@ def end(connection: sa.Connection, trial_id: int, verdict: str, who: Actor, at: 
     return replace(found, state="ended", verdict=verdict, ended_at=at)
 
 
+def stop(connection: sa.Connection, trial_id: int, verdict: str, at: float) -> None:
+    """End it because a rule fires, unless another process or a lead was quicker."""
+    if _locked(connection, trial_id).state == "trial":
+        end(connection, trial_id, verdict, Actor(None), at)
+
+
 def switch_on(connection: sa.Connection, trial_id: int, who: Actor, at: float) -> Trial:
     """Put the candidate in force for all cases; back again by rolling back the model."""
     found = end(connection, trial_id, "switched on", who, at)
