@@ -10,6 +10,7 @@ threads.
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import tempfile
 import time
@@ -113,14 +114,17 @@ def clocked() -> Clock:
     return clock
 
 
-def shares(size: str, past: int) -> None:
-    """Print the table of one size."""
+def shares(size: str, past: int, model: Path | None) -> None:
+    """Print the table of one size; with a `model` of such a team nothing is learned."""
     count, people = (int(part) for part in size.split("x"))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         scale.write_world(folder, count, people, past)
         known = ["--cases", "past.parquet", "--decisions", "log.parquet", "--config", "deccaf.toml"]
-        scale.run(scale.HERE, folder, "fit", *known, "--out", "team.deccaf")
+        if model is None:
+            scale.run(scale.HERE, folder, "fit", *known, "--out", "team.deccaf")
+        else:
+            shutil.copy(model, folder / "team.deccaf")
         clock = clocked()
         team = FittedTeam.load(folder / "team.deccaf")
         plan = team.assign(folder / "cases.parquet", Capacity.read(folder / "roster.csv"), time_limit=600)
@@ -137,9 +141,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--sizes", nargs="+", default=["100000x50"])
     parser.add_argument("--past", type=int, default=40_000, help="decisions to learn from")
+    parser.add_argument("--model", type=Path, help="a model that was fitted on such a history before")
     asked = parser.parse_args(arguments)
     for size in asked.sizes:
-        shares(size, asked.past)
+        shares(size, asked.past, asked.model)
     return 0
 
 

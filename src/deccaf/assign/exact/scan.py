@@ -34,7 +34,7 @@ THREAD_ELEMENTS = 1 << 20  # below this a second thread costs more than it saves
 SPAN = 64  # blocks that a worker of a cluster looks at for one piece of work
 FITS = 20_000_000  # cells of a matrix in files that may be in memory all the same
 MEMORY = 1.7e9  # bytes that a search may take beside the losses
-BYTES_PER_CASE, BYTES_PER_ARC = 90, 150  # at its peak
+BYTES_PER_CASE, BYTES_PER_ARC = 90, 300  # at its peak
 FEWEST_ARCS = 1_000_000
 
 
