@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import resource
 import select
 import subprocess
@@ -66,6 +67,7 @@ FULL = {
     "fitted": Case(40_000, 201, "fitted", peers=("flow",)),
     "two traits": Case(40_000, 201, "two traits", peers=("flow",)),
     "two traits (more)": Case(60_000, 301, "two traits", peers=("flow",)),
+    "roomy machine": Case(40_000, 201, "roomy machine", peers=("flow",)),
     "rank 1": Case(20_000, 200, "rank 1", peers=("flow",)),
     "rank 2": Case(20_000, 200, "rank 2", peers=("flow",)),
     "rank 3": Case(20_000, 200, "rank 3", peers=("flow",)),
@@ -249,10 +251,15 @@ def child(case: Case, solver: str) -> None:
     )
 
 
-def measure(case: Case, solver: str, stop_after: float) -> dict[str, float | str]:
-    """Run a child; the clock for stopping it starts when its matrix is ready."""
+def measure(case: Case, solver: str, stop_after: float, source: Path | None = None) -> dict[str, float | str]:
+    """Run a child, of another version's source tree if one is given.
+
+    The clock for stopping it starts when its matrix is ready.
+    """
     command = [sys.executable, __file__, "--child", solver, json.dumps(vars(case))]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    env = os.environ if source is None else {**os.environ, "PYTHONPATH": str(source)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, **pipes, text=True, env=env) as process:
         assert process.stdout is not None
         first = json.loads(process.stdout.readline() or '{"note": "failed"}')
         if "ready" not in first:

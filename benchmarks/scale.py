@@ -1,7 +1,10 @@
-"""From files to a plan: processor seconds and memory of `deccaf fit` and `deccaf assign`, by size.
+"""The whole way, and the engine alone: processor seconds and memory, of two versions in one run.
 
-    python benchmarks/scale.py --sizes 100x50 100000x50 100000x200
-    python benchmarks/scale.py --before OTHER/src     # another version's source tree too, in the same run
+    python benchmarks/scale.py --sizes 100x50 100000x50 100000x200    # from files to a plan: fit, assign
+    python benchmarks/scale.py --before OTHER/src                     # another version's source tree too
+    python benchmarks/scale.py --sizes --engine --before OTHER/src    # the solver on hard losses, the flow
+    python benchmarks/scale.py --sizes --chained 1000                 # chains of makers: how many are refused
+    python benchmarks/scale.py --sizes --start                        # what starting up takes, and its floor
 
 A simulated team decides cases of 20 numbers and 4 categories; every version fits a model on the same history
 and plans the same cases. Seconds are the processor's, of a process of its own each, start-up included.
@@ -15,17 +18,45 @@ import resource
 import subprocess
 import sys
 import tempfile
+from math import nan
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+sys.path.insert(0, str(Path(__file__).parent))
+import assignment
+
 HERE = Path(__file__).resolve().parents[1] / "src"
 NUMBERS, CATEGORIES, LEVELS = 20, 4, 8
 SHARE = 0.6
 """Of the cases, that people have room for together."""
 COSTS = "[costs]\nfalse_positive = 0.2\nfalse_negative = 1.0\n"
+
+
+ENGINE = {
+    "fitted": 3.0,
+    "two traits": 3.0,
+    "two traits (more)": 3.0,
+    "roomy machine": 3.0,
+    "rank 1": 1.0,
+    "many makers": None,
+    "few cases each": None,
+    "fewer cases": None,
+    "fewer cases (tied)": None,
+}
+"""Instances of `benchmarks/assignment.py`, and how many times as fast as the flow they should be solved."""
+PATIENCE = 400.0
+STARTS = {
+    "Python": "pass",
+    "NumPy, pandas, PyArrow": "import numpy, pandas, pyarrow.parquet",
+    "the same, SciPy's functions, typer, pydantic": (
+        "import pandas, pyarrow.parquet, scipy.special, scipy.sparse, typer, pydantic, rich.table"
+    ),
+    "pandas, PyArrow, LightGBM (which imports scikit-learn)": "import pandas, pyarrow.parquet, lightgbm",
+}
+"""What a plan cannot do without, and what it can."""
 
 
 class Spent(NamedTuple):
@@ -69,25 +100,25 @@ def write_world(folder: Path, count: int, people: int, past: int) -> None:
 
 def run(source: Path, folder: Path, *command: str) -> Spent:
     """Processor seconds and peak memory of a `deccaf` command of one source tree."""
+    spent = _spent([sys.executable, "-c", "from deccaf.cli import main; main()", *command], folder, source)
+    if spent is None:
+        raise SystemExit(f"deccaf {command[0]} of {source} did not end well")
+    return spent
+
+
+def _spent(inner: list[str], folder: Path, source: Path) -> Spent | None:
+    """What a command took, in a process whose only child it is; None if it failed."""
     script = (
         "import resource, subprocess, sys\n"
         "done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
         "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
         "print(done.returncode, used.ru_utime + used.ru_stime, used.ru_maxrss)"
     )
-    inner = [sys.executable, "-c", "from deccaf.cli import main; main()", *command]
-    found = subprocess.run(
-        [sys.executable, "-c", script, *inner],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(source)},
-        check=True,
-        text=True,
-        stdout=subprocess.PIPE,
-    )
+    env = {**os.environ, "PYTHONPATH": str(source)}
+    command = [sys.executable, "-c", script, *inner]
+    found = subprocess.run(command, cwd=folder, env=env, check=True, text=True, stdout=subprocess.PIPE)
     code, seconds, kilobytes = found.stdout.split()
-    if code != "0":
-        raise SystemExit(f"deccaf {command[0]} of {source} ended with exit code {code}")
-    return Spent(float(seconds), float(kilobytes) / 1e6)
+    return Spent(float(seconds), float(kilobytes) / 1e6) if code == "0" else None
 
 
 def fit_and_plan(source: Path, folder: Path) -> tuple[Spent, Spent]:
@@ -101,27 +132,99 @@ def fit_and_plan(source: Path, folder: Path) -> tuple[Spent, Spent]:
     return learning, run(source, folder, "assign", *new, "--out", plan)
 
 
+def engine(trees: list[Path], only: list[str]) -> None:
+    """The solver on losses that are hard for it: every version, and the flow on all arcs."""
+    print(f"{'losses':36} {'seconds':>18} {'+ GB':>14} {'flow, s':>8} {'x faster':>9} {'wanted':>7}  gap")
+    for name, wanted in ENGINE.items():
+        if only and name not in only:
+            continue
+        case = assignment.FULL[name]
+        found = [assignment.measure(case, "ours", PATIENCE, tree) for tree in trees]
+        flow = assignment.measure(case, "flow", PATIENCE) if wanted else {}
+        seconds = " -> ".join(f"{one['seconds']:.1f}" if "seconds" in one else one["note"] for one in found)
+        memory = " -> ".join(f"{one['more'] / 1e9:.2f}" if "more" in one else "?" for one in found)
+        ratio = (
+            flow["seconds"] / found[-1]["seconds"] if "seconds" in flow and "seconds" in found[-1] else nan
+        )
+        gap = found[-1]["gap"] / abs(found[-1]["objective"]) if "gap" in found[-1] else nan
+        line = f"{name + f': {case.n:,} x {case.makers:,}':36} {seconds:>18} {memory:>14}"
+        line += f" {flow.get('seconds', nan):8.1f} {ratio:9.1f} {wanted or nan:7.1f}  {gap:.1e}"
+        print(line, flush=True)
+
+
+CHAINED = """
+import sys
+import numpy as np
+from assign_instances import ADVERSARIAL
+from deccaf.assign import solve
+from deccaf.errors import SolverError
+
+refused = 0
+for seed in range(int(sys.argv[1])):
+    rng = np.random.default_rng(seed)
+    made = ADVERSARIAL["chained"](rng, int(rng.integers(200, 2000)), 50)
+    try:
+        solve(made.loss, made.upper, made.lower, made.eligible)
+    except SolverError:
+        refused += 1
+print(refused)
+"""
+
+
+def chained(trees: list[Path], count: int) -> None:
+    """Every case can go to maker k or k + 1: how many of these problems, all feasible, are refused."""
+    tests = Path(__file__).resolve().parents[1] / "tests"
+    for tree in trees:
+        env = {**os.environ, "PYTHONPATH": f"{tree}{os.pathsep}{tests}"}
+        command = [sys.executable, "-c", CHAINED, str(count)]
+        refused = subprocess.run(command, env=env, check=True, text=True, stdout=subprocess.PIPE).stdout
+        print(f"{tree}: {refused.strip()} of {count:,} chained problems are refused", flush=True)
+
+
+def start(times: int = 3) -> None:
+    """What a process takes that imports what a plan needs, and nothing else."""
+    for what, code in STARTS.items():
+        taken = [_spent([sys.executable, "-c", code], Path.cwd(), HERE) for _ in range(times)]
+        spent = [one for one in taken if one is not None]
+        print(f"{min(one.seconds for one in spent):6.2f} s  {what}", flush=True)
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """Print a row for every size."""
+    """Print a row for every size, and the tables that were asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--sizes", nargs="+", default=["100x50", "100000x50", "100000x200", "1000000x50"])
+    parser.add_argument("--sizes", nargs="*", default=["100x50", "100000x50", "100000x200", "1000000x50"])
     parser.add_argument("--past", type=int, default=40_000, help="decisions to learn from")
     parser.add_argument("--before", type=Path, help="the src folder of another version")
+    parser.add_argument("--engine", nargs="*", help="instances of the engine's table; without names, all")
+    parser.add_argument("--chained", type=int, default=0, help="how many chained problems to solve")
+    parser.add_argument("--start", action="store_true", help="what starting up takes")
     asked = parser.parse_args(arguments)
     trees = [HERE] if asked.before is None else [asked.before.resolve(), HERE]
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if asked.start:
+        start()
+    if asked.engine is not None:
+        engine(trees, asked.engine)
+    if asked.chained:
+        chained(trees, asked.chained)
+    if asked.sizes:
+        whole_way(trees, asked.sizes, asked.past)
+    return 0
+
+
+def whole_way(trees: list[Path], sizes: list[str], past: int) -> None:
+    """Learn and plan: a row for every size."""
     print(f"{'cases x people':>16s}  {'fit: s, GB':>24s}  {'assign: s, GB':>24s}")
-    for size in asked.sizes:
+    for size in sizes:
         count, people = (int(part) for part in size.split("x"))
         with tempfile.TemporaryDirectory() as name:
-            write_world(Path(name), count, people, asked.past)
+            write_world(Path(name), count, people, past)
             found = [fit_and_plan(tree, Path(name)) for tree in trees]
         cells = [
             " -> ".join(f"{one.seconds:.1f}, {one.gigabytes:.2f}" for one in kind)
             for kind in zip(*found, strict=True)
         ]
         print(f"{count:>10,d} x {people:<4d} {cells[0]:>24s}  {cells[1]:>24s}", flush=True)
-    return 0
 
 
 if __name__ == "__main__":

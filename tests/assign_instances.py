@@ -166,6 +166,19 @@ def two_traits(rng: np.random.Generator, n: int, makers: int) -> Instance:
     return Instance(loss, np.full(makers, n // makers + 3), np.zeros(makers, int), None)
 
 
+def roomy_machine(rng: np.random.Generator, n: int, makers: int) -> Instance:
+    """Two traits, and a machine without a limit that is best for half of the cases, by far."""
+    skill, taste = rng.normal(size=(2, makers))
+    p, x = rng.beta(0.5, 2, size=(n, 1)), rng.normal(size=(n, 1))
+    missed = sigmoid(-1.5 - 0.4 * skill - 0.5 * taste * x)
+    alarmed = sigmoid(-1 - 0.4 * skill + 0.5 * taste * x)
+    loss = p * missed + (1 - p) * 0.2 * alarmed
+    loss[:, 0] = np.minimum(p, 0.2 * (1 - p))[:, 0]
+    upper = np.full(makers, 6 * n // (10 * (makers - 1)))
+    upper[0] = n
+    return Instance(loss, upper, np.zeros(makers, int), None)
+
+
 def low_rank(rank: int, rng: np.random.Generator, n: int, makers: int) -> Instance:
     """Losses that a few numbers per case and maker explain; all limits are equalities."""
     upper = uneven_limits(rng, n, makers)
@@ -210,6 +223,7 @@ def chained(rng: np.random.Generator, n: int, makers: int) -> Instance:
 ADVERSARIAL: dict[str, Callable[[np.random.Generator, int, int], Instance]] = {
     "fitted": fitted,
     "two traits": two_traits,
+    "roomy machine": roomy_machine,
     "rank 1": partial(low_rank, 1),
     "rank 2": partial(low_rank, 2),
     "rank 3": partial(low_rank, 3),

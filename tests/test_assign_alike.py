@@ -45,6 +45,13 @@ def test_generating_arcs_against_search(block, generated):
     assert generated["plans"] > 0.8 * generated["asked"]
 
 
+def test_a_machine_with_room_needs_no_full_flow(generated):
+    made = ADVERSARIAL["roomy machine"](np.random.default_rng(1), 12_000, 200)
+    plan = solve(made.loss, made.upper, made.lower, method="priced")
+    assert generated == {"plans": 1, "asked": 1}
+    assert plan.gap <= 1e-12 * plan.objective
+
+
 def check_against_flow(problem: AssignmentProblem, method: str) -> None:
     plan, full = solve_problem(problem, method), solve_problem(problem, "flow")
     verify(problem, plan)

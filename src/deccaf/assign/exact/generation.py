@@ -20,12 +20,12 @@ from deccaf.assign.exact.flow import Deadline, Limits, solve_flow
 from deccaf.assign.exact.near import NEAR, Near, Search, loaded, near, windows
 from deccaf.assign.exact.refine import repair
 from deccaf.assign.exact.scan import (
-    MOST_ARCS,
     SUMMED,
     Floats,
     Ints,
     Losses,
     least_priced,
+    most_arcs,
     plan_losses,
     select,
 )
@@ -37,7 +37,8 @@ SAMPLE_ROUNDS, ADAPT_ROUNDS, ROUNDS = 5, 3, 25
 ADAPT_CASES, ADAPT_SHARE = 40.0, 0.005  # second choices to look at: by maker, and of all cases
 ADAPT_OFF = 0.05  # of the cases, in the wrong place: no small change
 SOFT = 6.0  # smoothing is this part of the distance to a case's nearest makers, at first
-SHARPEN = 4.0  # and so much less in each round
+SHARPEN = 4.0  # and so much less in each round that puts loads right
+BALANCED = 0.01  # of the cases, that may then be in the wrong place
 SAMPLE_REACH, REACH = 2.0, 0.5  # how many such distances a Newton step goes, at first
 LEAST_REACH = 0.02
 ROOM = 1.5  # how much further than to the arcs it can choose from a price may move
@@ -72,10 +73,10 @@ def generate(
 ) -> Found:
     """Search from prices, given or from a sample, for a plan that no arc can improve."""
     n, makers = losses.shape
-    most = 1 + MOST_ARCS / (2 * n)
+    most = 1 + most_arcs(n) / (2 * n)
     if prices is None:
         prices = _sampled(losses, limits, seed, tie, deadline)
-        if most < NEAR:  # few arcs a case need better prices
+        if most < NEAR / 2:  # few arcs a case need better prices
             prices = _sampled(losses, limits, seed, tie, deadline, MORE * SAMPLE // makers, prices)
     search = Search(losses, limits, np.ones(n, np.int64), tie, min(NEAR, most), most_near=most)
     return _rounds(search, prices, ROUNDS, REACH, deadline)
@@ -119,12 +120,16 @@ def _rounds(search: Search, prices: Floats, rounds: int, reach: float, deadline:
         around = near(search, prices, short)
         if around.off > search.most_off:
             break
-        sharper, gain = _sharpened(search, around, soft, reach if unsettled else 0.0)
-        reach, soft = (2 * reach if gain > 0 else reach / 2), SHARPEN * soft
+        sharper, gain, balanced = _sharpened(search, around, soft, reach if unsettled else 0.0)
+        reach, soft = (2 * reach if gain > 0 else reach / 2), (SHARPEN * soft if balanced else soft)
         step = _flow(search, around, sharper if gain > 0 else prices, boldness, short)
         best, short = least_priced(search.losses, step.prices), step.short
         if search.dual(step.prices, best) < around.value - 1e-12 * abs(around.value):
-            boldness, reach = boldness / 4, reach / 4
+            boldness = boldness / 4
+            if gain > 0:  # the flow went astray, the Newton steps did not
+                prices = sharper
+            else:
+                reach = reach / 4
             continue
         prices, unsettled = step.prices, step.maker is None
         if step.maker is None:
@@ -143,17 +148,18 @@ def _rounds(search: Search, prices: Floats, rounds: int, reach: float, deadline:
     return Found(prices)
 
 
-def _sharpened(search: Search, around: Near, soft: float, reach: float) -> tuple[Floats, float]:
-    """Newton steps over the nearest arcs, and what they add to the dual value."""
+def _sharpened(search: Search, around: Near, soft: float, reach: float) -> tuple[Floats, float, bool]:
+    """Newton steps over the nearest arcs, what they add to the dual value, and whether loads are right."""
     prices = around.prices
     arcs, width = around.arcs, around.width
     if reach < LEAST_REACH or not len(arcs.rows):
-        return prices, 0.0
+        return prices, 0.0, True
     found = soft_newton.newton(
         arcs, search.supply[arcs.rows], search.limits, prices, width / soft, width, reach
     )
     new = prices + found.shift
-    return new, search.gain(prices, new)
+    balanced = float(np.abs(found.off).sum()) <= BALANCED * search.limits.total
+    return new, search.gain(prices, new), balanced
 
 
 def _flow(search: Search, around: Near, prices: Floats, boldness: float, short: Ints) -> Step:

@@ -15,7 +15,6 @@ import numpy as np
 from deccaf.assign.exact import duals, newton
 from deccaf.assign.exact.flow import Limits, solve_flow
 from deccaf.assign.exact.scan import (
-    MOST_ARCS,
     Arcs,
     Bools,
     Floats,
@@ -25,6 +24,7 @@ from deccaf.assign.exact.scan import (
     keep_arcs,
     least_priced,
     map_chunks,
+    most_arcs,
     nearest_rows,
 )
 from deccaf.assign.stored import Mask
@@ -33,7 +33,7 @@ ERRORS = 3.5  # half-width of the box, in standard errors
 FIRST_SAMPLE_ARCS = 100_000
 SECOND_SAMPLE_ARCS = 400_000
 OPEN_ARCS = 3.0  # most arcs of open cases, per case, that a box may leave in the whole matrix
-BYTES_PER_ARC = 150  # that an open arc needs at the peak; all of them must fit beside the matrix
+BYTES_PER_ARC = 150  # that an open arc of a box needs; all of them must fit beside the matrix
 CHEAP_ARCS = 20_000  # open arcs that cost next to nothing
 TIED_SHARE = 0.02  # of the sampled cases with tied makers, beyond the one per maker that any optimum has
 WELL_PLACED = 0.02  # share of the cases in the wrong place that Newton steps can be trusted to sort out
@@ -208,7 +208,7 @@ def _most_open(losses: Losses) -> float:
     """Arcs of open cases that time and memory allow."""
     n, makers = losses.shape
     beside = makers * losses.values.dtype.itemsize / BYTES_PER_ARC
-    return max(min(min(OPEN_ARCS, beside) * n, MOST_ARCS), CHEAP_ARCS)
+    return max(min(min(OPEN_ARCS, beside) * n, most_arcs(n)), CHEAP_ARCS)
 
 
 def affordable(arcs: Arcs, value: Floats, box: Floats, most: float) -> Floats:

@@ -33,7 +33,17 @@ SUMMED = 64 * ROUNDING  # the same of a sum along a chain of makers
 THREAD_ELEMENTS = 1 << 20  # below this a second thread costs more than it saves
 SPAN = 64  # blocks that a worker of a cluster looks at for one piece of work
 FITS = 20_000_000  # cells of a matrix in files that may be in memory all the same
-MOST_ARCS = 5_000_000  # that are looked at together: they take about 150 bytes each at the peak
+MEMORY = 1.7e9  # bytes that a search may take beside the losses
+BYTES_PER_CASE, BYTES_PER_ARC = 90, 300  # at its peak
+FEWEST_ARCS = 1_000_000
+
+
+def most_arcs(n: int) -> int:
+    """How many arcs may be looked at together: what memory leaves beside what every case needs.
+
+    It depends on the number of cases alone, so that the search is the same wherever the losses are.
+    """
+    return int(max((MEMORY - BYTES_PER_CASE * n) / BYTES_PER_ARC, FEWEST_ARCS))
 
 
 @dataclass(frozen=True)

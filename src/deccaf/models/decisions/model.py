@@ -22,6 +22,7 @@ from deccaf.models.blending.blend import Blend
 from deccaf.models.decisions.log import DecisionLog
 from deccaf.models.decisions.observed import Columns, Leaning, Shift, learned, shifted, variances, wide
 from deccaf.models.decisions.pooled import PooledLogistic
+from deccaf.models.linear.encoding import encoded_once
 from deccaf.models.protocols import DecisionPart
 from deccaf.models.rows import aged, codes, weights_of
 from deccaf.plugins import DECISION_PARTS
@@ -236,10 +237,12 @@ class DecisionModel(Blend[DecisionPart, DecisionLog]):
         Much cheaper than `interval` for every expert where each case has one.
         """
         rows = len(features)
-        each = [self.predict_rows(features, np.full(rows, y), expert) for y in range(self.classes)]
-        q = np.clip(np.stack(each, axis=1), 1e-12, 1.0)
         places, names = self.positions(expert), np.asarray(expert, dtype=object)
-        deviation = self._deviation([p.covariance_rows(features, places) for p in self.parts_.values()], q)
+        with encoded_once():
+            each = [self.predict_rows(features, np.full(rows, y), expert) for y in range(self.classes)]
+            tables = [part.covariance_rows(features, places) for part in self.parts_.values()]
+        q = np.clip(np.stack(each, axis=1), 1e-12, 1.0)
+        deviation = self._deviation(tables, q)
         for name in self.shifts_:
             mine = np.flatnonzero(names == name)
             if len(mine):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +21,17 @@ _KNOTS = 256
 _CLIP = 5.0
 _FEW = 16
 """Cases up to which they are encoded value by value."""
+_KNOWN: ContextVar[dict[tuple[int, int], tuple[Any, Any, Array]] | None] = ContextVar("known", default=None)
+
+
+@contextmanager
+def encoded_once() -> Iterator[None]:
+    """Within it, what the same encoder makes of the same table is made once; neither may change meanwhile."""
+    before = _KNOWN.set({})
+    try:
+        yield
+    finally:
+        _KNOWN.reset(before)
 
 
 @dataclass(frozen=True)
@@ -141,6 +154,15 @@ class LinearEncoder:
 
     def transform(self, features: pd.DataFrame | CaseRows) -> Array:
         """One row per case; unknown values and levels stand at the centre."""
+        known = _KNOWN.get()
+        if known is None:
+            return self._encoded(features)
+        key = (id(self), id(features))
+        if key not in known:  # with both, so that neither id is given again
+            known[key] = (self, features, self._encoded(features))
+        return known[key][2]
+
+    def _encoded(self, features: pd.DataFrame | CaseRows) -> Array:
         if isinstance(features, CaseRows):
             if len(features) <= _FEW:
                 return self._few(features)
