@@ -242,8 +242,8 @@ def test_a_stream_routes_what_it_can_and_answers_every_line(files: Path, run, tm
     code, out, err = run(
         "stream", "--capacity", tmp_path / "roster.csv", "--arrivals", 3,
         stdin=lines(
-            {"case_id": "a1", "loss": {"machine": 0.9, "ann": 0.1}},
-            {"case_id": "a2", "loss": {"machine": 0.9, "ann": 0.1, "bob": 0.3}},
+            {"case_id": "a1", "loss": {"machine": 0.9, "ann": 0.1}, "due": 2},
+            {"case_id": "a2", "loss": {"machine": 0.9, "ann": 0.1, "bob": 0.3}, "due": 1},
             {"hand_back": "a2"},
             {"case_id": "a3", "loss": {"machine": 0.2}},
             {"absent": "bob"},
@@ -265,6 +265,7 @@ def test_a_stream_routes_what_it_can_and_answers_every_line(files: Path, run, tm
     assert all("error" in row for row in found[6:])
     assert found[7] == {"line": 8, "error": "loss: 'carl' is not on the roster"}
     assert "3 cases, expected cost" in err
+    assert err.count("a stream does not count due; `deccaf assign` does") == 1
 
 
 def test_a_stream_goes_on_from_its_state(files: Path, run, tmp_path: Path) -> None:

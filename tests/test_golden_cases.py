@@ -118,6 +118,24 @@ def test_a_golden_case_from_the_queue_to_its_label(database_url: str, tmp_path: 
         here.assert_sound()
 
 
+def test_a_golden_case_gets_no_second_opinion(database_url: str, tmp_path: Path) -> None:
+    with world(database_url, {"ann": 9, "bob": 9, "machine": 0}, housekeeping=False) as here:
+        furnished(here, tmp_path)
+        here.lead.put("/v1/golden/rates/ann", json={"rate": 0.5})
+        for number in range(6):
+            body = {"case_id": f"a-{10**8 + number}", "features": {"amount": 0.3, "channel": "web"}}
+            assert here.machine.post("/v1/cases", json=body).status_code in (201, 202)
+        made = hand_out(here)
+        assert made
+        assert here.lead.put("/v1/second-opinions", json={"share": 1.0}).status_code == 200
+        while (claim := here.ann.post("/v1/queue/next", json={})).status_code == 200:
+            here.ann.post(f"/v1/cases/{claim.json()['case_id']}/decision", json={"decision": 0})
+        asked = here.service.read(lambda c: set(c.execute(sa.select(t.opinions.c.case_id)).scalars()))
+        assert asked
+        assert not asked & set(made)
+        here.assert_sound()
+
+
 def _labels(connection: sa.Connection) -> dict[str, str]:
     g = t.golden_cases.c
     return dict(connection.execute(sa.select(g.case_id, g.label)).all())

@@ -20,6 +20,7 @@ from deccaf.data.capacity import ONE_BATCH, Capacity
 from deccaf.data.config import Config
 from deccaf.data.costs import MACHINE
 from deccaf.data.files import read_frame, write_text
+from deccaf.data.schema import Columns
 from deccaf.errors import CapacityError, ConfigError, DataError, DeccafError
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def stream(
     desk = _restored(state) or _opened(fitted, roster, forecast, arrivals, exact, seed)
     failed, comparison = 0, None if fitted is None else fitted.comparison()
     try:
-        for answer in answers(desk, sys.stdin, _scores(fitted, desk.makers, comparison)):
+        score = _without_waiting(_scores(fitted, desk.makers, comparison), fitted)
+        for answer in answers(desk, sys.stdin, score):
             failed += "error" in answer
             print(json.dumps(answer), flush=True)
     finally:  # what was routed was routed, whatever ended the day
@@ -127,6 +129,11 @@ def _scores(model: FittedTeam | None, makers: tuple[str, ...], comparison: Compa
     experts = [name for name in makers if name != MACHINE]
 
     def score(line: Answer) -> tuple[list[float], Any]:
+        if unread & line.keys():
+            say(
+                f"note: a stream does not count {', '.join(sorted(unread & line.keys()))}; `deccaf assign` does"
+            )
+            unread.clear()
         if "loss" in line:
             return _given_losses(line, makers), None
         frame = pd.DataFrame([line])
@@ -137,6 +144,20 @@ def _scores(model: FittedTeam | None, makers: tuple[str, ...], comparison: Compa
         return [by_name[name] for name in makers], found.classes[int(found.says[0])]
 
     return score
+
+
+def _without_waiting(score: Score, model: FittedTeam | None) -> Score:
+    """The same, saying once that what waiting costs does not count here."""
+    columns = Columns() if model is None else model.columns_
+    unread = set(columns.waiting.values()) - set([] if model is None else model.schema_.names)
+
+    def noted(line: Answer) -> tuple[list[float], Any]:
+        if named := sorted(unread & line.keys()):
+            say(f"note: a stream does not count {', '.join(named)}; `deccaf assign` does")
+            unread.clear()
+        return score(line)
+
+    return noted
 
 
 def _given_losses(line: Answer, makers: tuple[str, ...]) -> list[float]:

@@ -107,10 +107,13 @@ def want(connection: sa.Connection, case_ids: Sequence[str], actor: Actor, at: f
 
 
 def _why(connection: sa.Connection, rule: SecondTable, live: Live) -> str | None:
-    """Why the rule wants a second opinion on a case; None: it does not.
+    """Why the rule wants a second opinion on a case; None: it does not. Golden cases tell of one person.
 
     The lot is a function of the case that nobody can foresee: to take an answer back draws no other.
     """
+    g = t.golden_cases.c
+    if connection.execute(sa.select(g.case_id).where(g.case_id == live.case_id)).first() is not None:
+        return None
     if rule.above is not None and live.expected_loss > rule.above:
         return "loss"
     if not rule.share:
