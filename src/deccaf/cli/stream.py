@@ -129,11 +129,6 @@ def _scores(model: FittedTeam | None, makers: tuple[str, ...], comparison: Compa
     experts = [name for name in makers if name != MACHINE]
 
     def score(line: Answer) -> tuple[list[float], Any]:
-        if unread & line.keys():
-            say(
-                f"note: a stream does not count {', '.join(sorted(unread & line.keys()))}; `deccaf assign` does"
-            )
-            unread.clear()
         if "loss" in line:
             return _given_losses(line, makers), None
         frame = pd.DataFrame([line])
