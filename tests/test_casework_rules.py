@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from deccaf.service.ledger.review import parking, undo
 from deccaf.service.monitor import alerts
 from deccaf.service.monitor.health import ExpertCheck, HealthReport
+from deccaf.service.store import tables as t
 from deccaf.service.web.pages.render import own_path
 from pages_world import Person, new_key
 from service_world import World, world
@@ -72,6 +74,17 @@ def test_only_so_many_cases_are_parked_and_taking_one_up_makes_room(desk: World)
     assert act(desk, "take-up", names[0]).status_code == 200
     assert act(desk, "park", names[-1]).status_code == 200
     desk.assert_sound()
+
+
+def test_a_parked_case_whose_decision_is_taken_back_is_in_hand_again(desk: World) -> None:
+    enter(desk, "a")
+    assert act(desk, "park", "a").status_code == 200
+    assert act(desk, "decision", "a", decision=1).status_code == 200
+    assert act(desk, "undo", "a").status_code == 200
+    with desk.service.engine.connect() as connection:
+        assert connection.execute(sa.select(t.assignments.c.parked_until)).scalars().all() == [None]
+    again = desk.lead.post("/v1/queue/next", json={"expert": "ann"})
+    assert (again.status_code, again.json()["case_id"]) == (200, "a")
 
 
 def test_costs_are_in_the_unit_that_the_configuration_names(desk: World) -> None:

@@ -98,7 +98,7 @@ def _in_hand(
     shift = connection.execute(
         sa.update(t.assignments)
         .where(a.id == assignment_id)
-        .values(state="claimed", claimed_until=until, changed_at=at)
+        .values(state="claimed", claimed_until=until, parked_until=None, changed_at=at)
         .returning(a.shift_id)
     ).scalar_one()
     case_records.set_status(connection, [case_id], "assigned")
