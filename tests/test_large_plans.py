@@ -244,7 +244,7 @@ def test_on_a_cluster_that_loses_a_worker_the_plan_is_the_same(
 
         def step(stage: str, done: float = 0, of: float = 0) -> None:
             if stage == "Planning" or (done and not killed):
-                killed.append(next(iter(cluster.workers.values())).pid)
+                killed.append(next(one.pid for one in cluster.workers.values() if one.pid))
                 os.kill(killed[-1], signal.SIGKILL)
 
         there = model.assign(

@@ -220,16 +220,16 @@ class PooledLogistic(DecisionPart):
 
     def covariance(self, features: pd.DataFrame, expert: Ints) -> Array:
         """(cases, experts, K truths, K - 1, K - 1): posterior covariance of the log-odds against class 0."""
-        matrix, contrasts = self.encoder_.transform(features), self._contrasts
-        out = np.empty((len(matrix), len(expert), self.classes_, contrasts, contrasts))
+        matrix, odds = self.encoder_.transform(features), self.classes_ - 1
+        out = np.empty((len(matrix), len(expert), self.classes_, odds, odds))
         for place, j in enumerate(expert):
             out[:, place] = self._covariance(matrix, int(j))
         return out
 
     def covariance_rows(self, features: pd.DataFrame, expert: Ints) -> Array:
         """(rows, K truths, K - 1, K - 1): the same for rows of case and expert."""
-        matrix, contrasts = self.encoder_.transform(features), self._contrasts
-        out = np.empty((len(matrix), self.classes_, contrasts, contrasts))
+        matrix, odds = self.encoder_.transform(features), self.classes_ - 1
+        out = np.empty((len(matrix), self.classes_, odds, odds))
         for j in np.unique(expert):
             mine = np.flatnonzero(expert == j)
             out[mine] = self._covariance(matrix[mine], int(j))
