@@ -9,7 +9,19 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from test_pages_browser import Desk, browser, check_accessible, get, heading, put, pytestmark, sign_in  # noqa: F401
+from test_pages_browser import (
+    Desk,
+    browser,
+    check_accessible,
+    get,
+    heading,
+    press_key,
+    put,
+    pytestmark,
+    sign_in,
+)
+
+__all__ = ["browser", "pytestmark"]  # a fixture, and the mark of the other file
 
 ODD = "Åse/ß 1"
 """An id with an umlaut, a slash and a space."""
@@ -39,11 +51,11 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     found.close()
 
 
-def test_a_case_is_shown_as_the_lead_says(browser: Browser, desk: Desk) -> None:  # noqa: F811
+def test_a_case_is_shown_as_the_lead_says(browser: Browser, desk: Desk) -> None:
     put(desk, "/v1/display", DISPLAY)
     page = sign_in(browser, desk, desk.secret)
     page.goto(f"{desk.address}/queue?expert=bob")
-    page.keyboard.press("n")
+    press_key(page, "n")
     expect(heading(page)).to_contain_text("Case ")
     expect(page.locator("main")).to_contain_text("Look at the amount first.")
     expect(page.locator(".decide button").nth(1)).to_have_text("Fraud 1")
@@ -72,25 +84,24 @@ def test_a_case_is_shown_as_the_lead_says(browser: Browser, desk: Desk) -> None:
     page.context.close()
 
 
-def test_the_machine_is_shown_after_the_first_answer(browser: Browser, desk: Desk) -> None:  # noqa: F811
+def test_the_machine_is_shown_after_the_first_answer(browser: Browser, desk: Desk) -> None:
     put(desk, "/v1/display", DISPLAY)
     page = sign_in(browser, desk, desk.ann)
     if page.locator(".decide").count() == 0:
-        page.keyboard.press("n")
+        press_key(page, "n")
     expect(page.locator("main")).to_contain_text("Answer first; then you see what the machine thinks")
-    page.wait_for_load_state()  # keys work once the script is there
     case = heading(page).inner_text().removeprefix("Case ")
-    page.keyboard.press("1")
+    press_key(page, "1")
     expect(page.locator(".machine-says")).to_contain_text("Your first answer was Fraud; now decide.")
     expect(page.locator(".machine-says")).to_contain_text("The machine would decide")
-    page.keyboard.press("0")
+    press_key(page, "0")
     expect(page.locator(".undo")).to_contain_text(f"Case {case}: you decided OK")
     decided = next(e for e in get(desk, f"/v1/cases/{case}")["history"] if e["kind"] == "decided")
     assert decided["data"] == {"decision": 0, "machine": "after", "first": 1}
     page.context.close()
 
 
-def test_the_focus_stays_while_today_renews_itself(browser: Browser, desk: Desk) -> None:  # noqa: F811
+def test_the_focus_stays_while_today_renews_itself(browser: Browser, desk: Desk) -> None:
     page = sign_in(browser, desk, desk.secret)
     renewals: list[float] = []
     page.on("response", lambda answer: renewals.append(time.time()) if "numbers" in answer.url else None)
@@ -109,7 +120,7 @@ def test_the_focus_stays_while_today_renews_itself(browser: Browser, desk: Desk)
     page.context.close()
 
 
-def test_a_server_that_is_away_is_said_and_unknown_addresses_are_pages(browser: Browser, desk: Desk) -> None:  # noqa: F811
+def test_a_server_that_is_away_is_said_and_unknown_addresses_are_pages(browser: Browser, desk: Desk) -> None:
     page = sign_in(browser, desk, desk.secret, timezone_id="Asia/Kolkata")
     expect(page.locator("#zone")).to_have_text("in Asia/Calcutta (UTC+5:30)")
     expect(page.locator("#away")).to_be_hidden()
@@ -126,7 +137,7 @@ def test_a_server_that_is_away_is_said_and_unknown_addresses_are_pages(browser: 
     page.context.close()
 
 
-def test_a_link_survives_the_sign_in_and_a_queue_finds_new_cases(browser: Browser, desk: Desk) -> None:  # noqa: F811
+def test_a_link_survives_the_sign_in_and_a_queue_finds_new_cases(browser: Browser, desk: Desk) -> None:
     page = browser.new_context().new_page()
     page.set_default_timeout(30_000)
     page.goto(f"{desk.address}/cases/c40?from=mail")
@@ -148,7 +159,7 @@ def test_a_link_survives_the_sign_in_and_a_queue_finds_new_cases(browser: Browse
 
 
 @pytest.mark.parametrize("width", [390, 1024])
-def test_nothing_is_cut_or_runs_into_each_other(browser: Browser, desk: Desk, width: int) -> None:  # noqa: F811
+def test_nothing_is_cut_or_runs_into_each_other(browser: Browser, desk: Desk, width: int) -> None:
     put(desk, "/v1/display", DISPLAY)
     page = sign_in(browser, desk, desk.secret, viewport={"width": width, "height": 844}, color_scheme="dark")
     odd = "%C3%85se%2F%C3%9F%2010"

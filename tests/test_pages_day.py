@@ -26,6 +26,7 @@ from test_pages_browser import (
     check_accessible,
     get,
     heading,
+    press_key,
     put,
     pytestmark,
     sign_in,
@@ -248,27 +249,27 @@ def decides_undoes_notes_and_parks(page: Page, desk: Desk, case: str) -> None:
     takes_the_next(page)
     expect(heading(page)).to_have_text(f"Case {case}")
     ready(page)
-    page.keyboard.press("0")
+    press_key(page, "0")
     expect(page.locator(".undo")).to_contain_text(f"Case {case}: you decided 0")
     ready(page)
-    page.keyboard.press("u")
+    press_key(page, "u")
     expect(heading(page)).to_have_text(f"Case {case}")
     expect(page.locator(".undo")).to_have_count(0)
     ready(page)
-    page.keyboard.press("m")
+    press_key(page, "m")
     expect(page.locator("#note")).to_be_focused()
     page.keyboard.type("Called her: 0 typed here decides nothing")
     page.click("text=Write it down")
     expect(page.locator("main")).to_contain_text("decides nothing")
     ready(page)
-    page.keyboard.press("?")
+    press_key(page, "?")
     expect(page.locator(".keys")).to_contain_text("undo the last decision")
     expect(page.locator(".left")).to_contain_text("left")
-    page.keyboard.press("e")
+    press_key(page, "e")
     expect(heading(page)).to_have_text(f"Case {case}")
     check_accessible(page)
     ready(page)
-    page.keyboard.press("p")
+    press_key(page, "p")
     expect(page.locator("#park-reason")).to_be_focused()
     page.keyboard.type("waiting for a call")
     page.keyboard.press("Enter")
@@ -276,7 +277,7 @@ def decides_undoes_notes_and_parks(page: Page, desk: Desk, case: str) -> None:
     page.click("text=Take it up")
     expect(heading(page)).to_have_text(f"Case {case}")
     ready(page)
-    page.keyboard.press("1")
+    press_key(page, "1")
     expect(page.locator(".undo")).to_contain_text(f"Case {case}: you decided 1")
 
 
@@ -287,7 +288,7 @@ def is_second_and_knows_nothing(page: Page, first: str, case: str) -> None:
     for word in (first, "decides nothing", "opinion", "second"):
         expect(page.locator("body")).not_to_contain_text(word)
     ready(page)
-    page.keyboard.press("0")
+    press_key(page, "0")
     expect(page.locator(".undo")).to_contain_text(f"Case {case}: you decided 0")
 
 
@@ -297,7 +298,7 @@ def hands_back(page: Page) -> None:
     expect(heading(page)).to_contain_text("Case ")
     first = heading(page).inner_text()
     ready(page)
-    page.keyboard.press("b")
+    press_key(page, "b")
     expect(page.locator("#reason")).to_be_focused()
     page.keyboard.type("I know her")
     page.keyboard.press("Enter")
@@ -307,7 +308,7 @@ def hands_back(page: Page) -> None:
 def takes_the_next(page: Page) -> None:
     """As soon as there is one: an empty queue looks for new cases by itself."""
     expect(page.locator("#waiting")).to_contain_text("waiting for you")
-    page.keyboard.press("n")
+    press_key(page, "n")
 
 
 def ready(page: Page) -> None:
@@ -505,23 +506,23 @@ def sliders_by_keyboard(page: Page) -> None:
 
 def analyst_by_keyboard(page: Page) -> str:
     """Decides, undoes, writes a note, parks, takes up, decides, hands the next back; the case."""
-    page.keyboard.press("n")
+    press_key(page, "n")
     expect(heading(page)).to_contain_text("Case c")
     ready(page)
     case = heading(page).inner_text().removeprefix("Case ")
-    page.keyboard.press("1")
+    press_key(page, "1")
     expect(page.locator(".undo")).to_contain_text(f"Case {case}: you decided 1")
     ready(page)
-    page.keyboard.press("u")
+    press_key(page, "u")
     expect(page.locator(".undo")).to_have_count(0)
     ready(page)
-    page.keyboard.press("m")
+    press_key(page, "m")
     expect(page.locator("#note")).to_be_focused()
     page.keyboard.type("0 typed here decides nothing")
     press(page, button(page, "Write it down"))
     expect(page.locator("main")).to_contain_text("decides nothing")
     ready(page)
-    page.keyboard.press("p")
+    press_key(page, "p")
     expect(page.locator("#park-reason")).to_be_focused()
     page.keyboard.type("a call")
     page.keyboard.press("Enter")
@@ -529,11 +530,11 @@ def analyst_by_keyboard(page: Page) -> str:
     press(page, button(page, re.compile("Take it up")))
     expect(heading(page)).to_have_text(f"Case {case}")
     ready(page)
-    page.keyboard.press("0")
+    press_key(page, "0")
     expect(page.locator(".undo")).to_contain_text(f"Case {case}: you decided 0")
     ready(page)
     other = heading(page).inner_text()
-    page.keyboard.press("b")
+    press_key(page, "b")
     expect(page.locator("#reason")).to_be_focused()
     page.keyboard.type("I know her")
     page.keyboard.press("Enter")
