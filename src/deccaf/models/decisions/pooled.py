@@ -143,11 +143,15 @@ class PooledLogistic(DecisionPart):
 
     def log_rows(self, features: pd.DataFrame, truth: Ints, expert: Ints) -> Array:
         """(rows, K): log-chance of each decision for rows of case, truth and expert."""
-        design = self._design(self.encoder_.transform(features), truth)
-        eta = np.zeros((len(design), self._contrasts + 1))
+        matrix = self.encoder_.transform(features)
+        eta = np.zeros((len(matrix), self._contrasts + 1))
         for j in np.unique(expert):
-            rows = expert == j
-            eta[rows, 1:] = design[rows] @ self.posterior_.weights[j]
+            rows = np.flatnonzero(expert == j)
+            mine, y = matrix[rows], truth[rows]
+            slopes, harder, intercepts = self._split(self.posterior_.weights[j])
+            eta[rows, 1:] = mine @ slopes + intercepts[y]
+            if harder.size:
+                eta[rows, 1:] += (mine @ harder) * (2 * y - 1)[:, None]
         if self.errors_ is None:
             return np.asarray(log_softmax(eta, axis=1))
         out = log_expit(-eta[:, 1:]) + _log(self.errors_[expert, truth])
