@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from deccaf.benchmark import kept, tasks
+from deccaf.benchmark import kept, search, tasks
 from deccaf.benchmark.cells import outcome
 from deccaf.benchmark.cluster import cluster_of
 from deccaf.benchmark.profile import MonthsTable, Profile, SearchTable, read_profile
@@ -96,13 +96,14 @@ def test_knowing_more_costs_less(finished):
     assert mean["deccaf"] < mean["random"]
 
 
-def test_as_published_searches_for_every_initial_score_and_expert(tmp_path):
-    """The profile `paper` in small: the same pieces, two trials each."""
+def test_as_published_searches_for_every_initial_score_and_expert(tmp_path, monkeypatch):
+    """The profile `paper` in small: the same pieces, two trials each, and every search in two parts."""
+    monkeypatch.setattr(search, "PART", 1)
     asked = read_profile("paper")
     assert asked.search.as_published
     assert asked.search.classifier == asked.search.expertise == "paper"
-    search = asked.search.model_copy(update={"classifier": 2, "expertise": 2})
-    small = SMALL.model_copy(update={"search": search})
+    few = asked.search.model_copy(update={"classifier": 2, "expertise": 2})
+    small = SMALL.model_copy(update={"search": few})
     grid = {"policies": ["ova", "deccaf-paper"], "capacities": [0], "shares": [0.1]}
     small = small.with_grid(grid).with_team({"size": 2})
     table = run_benchmark(small, tmp_path)
@@ -115,6 +116,9 @@ def test_as_published_searches_for_every_initial_score_and_expert(tmp_path):
     )
     trials = [Store(tmp_path).report(key)["trials"] for key in Store(tmp_path).finished("searches")]
     assert set(trials) == {2}
+    parts = Store(tmp_path).finished("search-parts")
+    assert len(parts) == len(searches)
+    assert {Store(tmp_path).report(key)["trials"] for key in parts} == {1}
     assert len(table) == 2
     assert table["expected_cost_per_100"].notna().all()
 

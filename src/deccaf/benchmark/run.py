@@ -116,9 +116,10 @@ class Scenario:
         """One variation."""
         return f"cells/{self.name}_seed-{seed}_capacity-{capacity}"
 
-    def search(self, what: Wanted, seed: int) -> str:
-        """One search for settings."""
-        return f"searches/{self.name}_seed-{seed}_{what.name}"
+    def search(self, what: Wanted, seed: int, end: int | None = None) -> str:
+        """One search for settings; with `end` the part of it that ends after so many trials."""
+        name = f"{self.name}_seed-{seed}_{what.name}"
+        return f"searches/{name}" if end in (None, what.ends[-1]) else f"search-parts/{name}_trials-{end}"
 
 
 def run_benchmark(
@@ -198,25 +199,49 @@ class Bench:
             scenarios = [
                 Scenario(rate, ratio, share) for rate in grid.alert_rates for ratio in grid.cost_ratios
             ]
-            rounds = (self._first, self._second, self._released, self._third)
-            for wave in (ready(scenarios) for ready in rounds):
+            rounds = (self._second, self._released, self._third)
+            for wave in (*self._searching(scenarios), *(ready(scenarios) for ready in rounds)):
                 new = [piece for piece in wave if piece.key not in planned]
                 planned |= {piece.key for piece in new}
                 waves.append(sorted(new, key=lambda piece: -piece.weight))
         return waves
 
-    def _first(self, scenarios: list[Scenario]) -> list[Piece]:
-        """Our classifiers, and the searches."""
-        pieces = {}
+    def _searching(self, scenarios: list[Scenario]) -> list[list[Piece]]:
+        """Our classifiers, and the searches: a wave for each part of the longest."""
+        waves: list[dict[str, Piece]] = [{}]
         for s in scenarios:
-            pieces[s.cases] = Piece(s.cases, _size(s) * _SECONDS["cases"], self._call(fit_cases, s, s.share))
+            waves[0][s.cases] = Piece(
+                s.cases, _size(s) * _SECONDS["cases"], self._call(fit_cases, s, s.share)
+            )
             at = self._searched_at(s)
             for what, seed in self._searched():
-                key, trials = at.search(what, seed), what.trials.trials
-                seconds = _size(at) * trials * _SECONDS[what.model] / (1 if what.expert is None else 9)
-                call = self._call(run_search, at, at.ratio, at.share, seed, what)
-                pieces[key] = Piece(key, seconds, call)
-        return self._left(pieces.values())
+                for place, piece in enumerate(self._parts(at, what, seed)):
+                    if place == len(waves):
+                        waves.append({})
+                    waves[place][piece.key] = piece
+        return [self._left(wave.values()) for wave in waves]
+
+    def _parts(self, s: Scenario, what: Wanted, seed: int) -> list[Piece]:
+        """What is left of one search: part after part, each from the trials of the one before."""
+        keys = [s.search(what, seed, end) for end in what.ends]
+        done = max((place for place, key in enumerate(keys) if self.store.done(key)), default=-1)
+        pieces, start = [], what.ends[done] if done >= 0 else 0
+        for place in range(done + 1, len(keys)):
+            end = what.ends[place]
+            seconds = _size(s) * (end - start) * _SECONDS[what.model] / (1 if what.expert is None else 9)
+            before = keys[place - 1] if place else None
+            pieces.append(Piece(keys[place], seconds, self._search(s, what, seed, end, before)))
+            start = end
+        return pieces
+
+    def _search(
+        self, s: Scenario, what: Wanted, seed: int, end: int, before: str | None
+    ) -> Callable[[], Call]:
+        def prepare() -> Call:
+            trials = None if before is None else self.store.table(before, "trials")
+            return Call(run_search, (self.settings[s.rate], s.ratio, s.share, seed, what, end, trials))
+
+        return prepare
 
     def _second(self, scenarios: list[Scenario]) -> list[Piece]:
         """The paper's classifiers, and the models of the experts."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from deccaf.benchmark.kept import decision_columns, expert_columns, truth_columns
 from deccaf.benchmark.scene import Crew, Scene, Setting, simulated_team
-from deccaf.benchmark.search import paper_features, split_offset
+from deccaf.benchmark.search import paper_features
 from deccaf.benchmark.store import Found
 from deccaf.data.costs import Costs
 from deccaf.data.history import History
@@ -30,6 +30,7 @@ from deccaf.models.expected_cost import learn_cases, learn_decisions
 from deccaf.models.methods import Settings
 from deccaf.models.paper.expertise import QUICK, HumanExpertiseModel, OneVsAll
 from deccaf.models.paper.paper_classifier import PaperClassifier
+from deccaf.models.paper.searching import split_offset
 
 Array = NDArray[np.float64]
 Shortlist = Sequence[Mapping[str, Any]]
@@ -83,7 +84,7 @@ def fit_paper_classifier(setting: Setting, ratio: float, share: float, shortlist
         models = [PaperClassifier(classes).fit(features, scene.label, weight, validation=scene.held)]
         fixed = min(models[0].losses_)
         for params in shortlist:
-            settings, offset = split_offset(dict(params))
+            settings, offset = split_offset(params)
             model = PaperClassifier(classes, candidates=[settings], offsets=[offset])
             models.append(model.fit(features, scene.label, weight, validation=scene.held))
         return min(models, key=lambda model: min(model.losses_)), fixed
