@@ -7,6 +7,7 @@ would say of every test case), so nothing but the setting has to be sent.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,10 +20,11 @@ from deccaf.data.config import PartsTable
 from deccaf.data.costs import Costs
 from deccaf.data.decisions import Decisions
 from deccaf.data.history import History
-from deccaf.errors import DataError
+from deccaf.errors import ConfigError, DataError
 from deccaf.simulate.history import random_history
 from deccaf.simulate.seeds import stream
-from deccaf.simulate.teams.build import paper_group, threshold_cost
+from deccaf.simulate.teams.build import paper_group, protected_groups, threshold_cost
+from deccaf.simulate.teams.config import FeaturesTable
 from deccaf.simulate.teams.features import truth_of
 from deccaf.simulate.teams.team import SyntheticTeam
 
@@ -44,6 +46,21 @@ class Setting:
     """A third party's decisions in place of a simulated team."""
     model: PartsTable = field(default_factory=PartsTable)
     """What `deccaf` blends."""
+    classifier_cost: Mapping[float, float] = field(default_factory=dict)
+    """By cost ratio: what the paper's classifier costs per case of the validation month."""
+
+    @property
+    def around_classifier(self) -> bool:
+        """Whether simulated people are drawn around the classifier's cost, which must be known first."""
+        return self.decisions is None and self.team.around == "classifier"
+
+    def groups(self, cases: Cases) -> NDArray[np.str_] | None:
+        """The group of each case by the protected feature, where the cases have it."""
+        name = self.team.protected
+        if name not in cases.features:
+            return None
+        table = FeaturesTable(protected=(name,), thresholds={name: self.team.threshold})
+        return protected_groups(table, cases)[name].to_numpy(np.str_)
 
     def scene(self, share: float = 1.0) -> Scene:
         """Past and test cases; of the past a share, drawn so that smaller shares are parts of larger ones."""
@@ -111,20 +128,25 @@ class Crew:
 
 
 def simulated_team(setting: Setting, ratio: float) -> SyntheticTeam:
-    """The paper's team of this scenario; its members look at the same things in every scenario."""
-    months, cases = setting.months, setting.cases
+    """Everybody of this scenario, as in the paper; they look at the same things in every scenario."""
+    months, cases, team = setting.months, setting.cases, setting.team
     fit, costs = cases.between(months.validation, months.validation + 1), Costs.binary(ratio)
-    return SyntheticTeam.sample(
-        [paper_group(setting.team.size, setting.team.protected)],
-        fit,
-        costs,
-        setting.team.seed,
-        classifier_cost=threshold_cost(fit, costs, setting.score),
-    )
+    if setting.around_classifier:
+        if ratio not in setting.classifier_cost:
+            raise ConfigError(
+                f"[team] around = 'classifier': what the classifier costs at ratio {ratio:g} is not known; "
+                "fit it first, or say around = 'threshold'"
+            )
+        cost = setting.classifier_cost[ratio]
+    else:
+        cost = threshold_cost(fit, costs, setting.score)
+    group = paper_group(team.pool or team.size, team.protected)
+    return SyntheticTeam.sample([group], fit, costs, team.seed, classifier_cost=cost)
 
 
 def _simulated(setting: Setting, ratio: float, seed: int) -> Crew:
     scene, team = setting.scene(), simulated_team(setting, ratio)
+    team = team.take(_drawn_team(team.experts, setting.team, setting.team.team_of(seed)))
     # One table of decisions, of which each history shows other cells, as in the paper.
     history = random_history(team, scene.past, seed, decision_seed=setting.team.seed)
     draw = np.random.SeedSequence([setting.team.seed, seed, 7])
@@ -134,7 +156,7 @@ def _simulated(setting: Setting, ratio: float, seed: int) -> Crew:
 
 def _given(decisions: Decisions, setting: Setting, seed: int) -> Crew:
     """A team drawn from the people who decided, and one of the team's decisions on each past case."""
-    scene, experts = setting.scene(), _drawn_team(decisions, setting.team, seed)
+    scene, experts = setting.scene(), _drawn_team(decisions.experts, setting.team, seed)
     table = pd.DataFrame(
         {"case_id": decisions.case, "expert_id": decisions.expert, "decision": decisions.decision}
     )
@@ -156,11 +178,11 @@ def _given(decisions: Decisions, setting: Setting, seed: int) -> Crew:
     return Crew(experts, history, wide.to_numpy(np.int64))
 
 
-def _drawn_team(decisions: Decisions, team: TeamTable, seed: int) -> tuple[str, ...]:
-    pool = decisions.experts
+def _drawn_team(pool: tuple[str, ...], team: TeamTable, number: int) -> tuple[str, ...]:
+    """One of the teams that a pool has."""
     if len(pool) < team.size:
         raise DataError(f"decisions: {len(pool)} people decided, a team of {team.size} is asked for")
     if len(pool) == team.size:
         return pool
-    chosen = stream(team.seed, "team", seed).permutation(len(pool))[: team.size]
+    chosen = stream(team.seed, "team", number).permutation(len(pool))[: team.size]
     return tuple(pool[place] for place in sorted(chosen))

@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from deccaf.benchmark.kept import decision_columns, expert_columns, truth_columns
-from deccaf.benchmark.scene import Crew, Scene, Setting, simulated_team
+from deccaf.benchmark.scene import Crew, Scene, Setting
 from deccaf.benchmark.search import paper_features
 from deccaf.benchmark.store import Found
 from deccaf.data.costs import Costs
@@ -93,12 +93,18 @@ def fit_paper_classifier(setting: Setting, ratio: float, share: float, shortlist
     again = PaperClassifier(classes, candidates=[model.params_], offsets=[model.offset_])
     clock("paper classifier, refit", lambda: again.fit(features, scene.label, weight))
     p, refit = model.predict(scene.test.features), again.predict(scene.test.features)
+    past = model.predict(features)
+    wrong = past[scene.held].argmax(axis=1) != scene.label[scene.held]
     on_test = costs.case_weights(scene.truth)
     return Found(
         {
             "paper": _measures(scene.truth > 0, _not_first(p), on_test),
             "refit": _measures(scene.truth > 0, _not_first(refit), on_test),
-            "validation": {"fixed": fixed, "chosen": min(model.losses_)},
+            "validation": {
+                "fixed": fixed,
+                "chosen": min(model.losses_),
+                "cost": float((weight[scene.held] * wrong).mean()),
+            },
             "params": {**model.params_, "offset": model.offset_},
             "seconds": clock.seconds,
         },
@@ -106,7 +112,7 @@ def fit_paper_classifier(setting: Setting, ratio: float, share: float, shortlist
             "predictions": pd.DataFrame(
                 {**truth_columns("p", p, costs.classes), **truth_columns("refit", refit, costs.classes)}
             ),
-            "past": pd.DataFrame(truth_columns("p", model.predict(features), costs.classes)),
+            "past": pd.DataFrame(truth_columns("p", past, costs.classes)),
         },
     )
 
@@ -219,9 +225,9 @@ def study_team(setting: Setting, ratio: float, seed: int, p: Array) -> Found:
         {"maker": names, "fpr": wrong[truth == 0].mean(axis=0), "fnr": wrong[truth > 0].mean(axis=0)}
     )
     tables = {"rates": rates, "complementarity": complementarity(truth, said)}
-    if setting.decisions is None:
-        team = simulated_team(setting, ratio)
-        tables["weights"] = pd.DataFrame(team.directions[:, -1, :], columns=list(team.features.names))
+    if crew.team is not None:
+        looks = crew.team.directions[:, -1, :]
+        tables["weights"] = pd.DataFrame(looks, columns=list(crew.team.features.names))
     classes = np.arange(len(costs.classes))
     at_stake = (truth[:, None] == classes).mean(axis=0) * costs.case_weights(classes)
     stakes = {"fp": float(at_stake[0]), "fn": float(at_stake[1:].sum())}
