@@ -336,6 +336,43 @@ def test_decisions_of_real_people(alerts, tmp_path):
         run_benchmark(SMALL, tmp_path / "other", source=source)
 
 
+@pytest.mark.filterwarnings("ignore::deccaf.errors.DeccafWarning")
+def test_the_files_of_a_published_set(alerts, tmp_path):
+    """Wide decisions of five people, of whom the capacity names three, and batches, as FiFAR has them."""
+    cases = pd.read_parquet(alerts)
+    rng, truth = np.random.default_rng(0), cases["fraud_bool"].to_numpy()
+    people = ["standard#0", "standard#1", "biased#0", "biased#1", "model#0"]
+    wide = pd.DataFrame({name: np.where(rng.random(len(cases)) < 0.2, 1 - truth, truth) for name in people})
+    wide.set_index(pd.Index(cases["case_id"], name="case_id")).to_parquet(
+        tmp_path / "expert_predictions.parquet"
+    )
+    test = cases[cases["month"] == 6]
+    half = np.where(np.arange(len(test)) < len(test) // 2, 1, 2)
+    pd.DataFrame({"batch": half}, index=test["case_id"]).to_csv(tmp_path / "batches.csv")
+    (tmp_path / "capacity.csv").write_text(
+        f"batch_id,batch_size,{','.join(people)}\n1,{(half == 1).sum()},5,4,0,3,0\n2,{(half == 2).sum()},0,4,0,6,0\n"
+    )
+    small = SMALL.model_copy(update={"search": SearchTable()}).with_grid(
+        {"policies": ["random", "ova", "deccaf"]}
+    )
+    files = [tmp_path / name for name in ("expert_predictions.parquet", "capacity.csv", "batches.csv")]
+    found = run_benchmark(small, tmp_path / "out", source=Source(None, alerts, *files))
+    assert set(found["workload"]) == {"given"}
+    report = Store(tmp_path / "out").report(Store(tmp_path / "out").finished("cells")[0])
+    assert report["makers"] == ["machine", "biased#1", "standard#0", "standard#1"]
+    assert report["loads"]["random"][1:] == [9, 5, 8]
+    assert (np.array(report["loads"]["deccaf"][1:]) <= [9, 5, 8]).all()
+    page = bench_report(tmp_path / "out")
+    (experts,) = [section for section in page.sections if section.name == "experts"]
+    assert experts.table["Group"].tolist() == ["classifier", "biased", "standard"]
+    assert {"dependence", "rates"} <= set(experts.pictures)
+    pd.DataFrame({"batch": half[1:]}, index=test["case_id"].iloc[1:]).to_csv(tmp_path / "batches.csv")
+    with pytest.raises(DataError, match=r"batches: 1 test case\(s\) have none"):
+        run_benchmark(small, tmp_path / "other", source=Source(None, alerts, *files))
+    with pytest.raises(ConfigError, match="give that too"):
+        Source(batches=files[2])
+
+
 def test_shares_lie_within_each_other(alerts):
     cases = Cases.read(alerts, columns=Columns(label="fraud_bool", time="month"))
     setting = Setting(cases, MonthsTable(train=[3, 4], validation=5, test=6), SMALL.team, "model_score")

@@ -16,6 +16,7 @@ from deccaf.benchmark.profile import WorkloadTable
 from deccaf.benchmark.rivals import read_rival
 from deccaf.benchmark.scene import Crew, Scene, Setting
 from deccaf.benchmark.store import Found
+from deccaf.data.capacity import Capacity
 from deccaf.data.costs import MACHINE, Costs
 from deccaf.policies import RIVALS, Beliefs, Correctness, Decided, Registered, Room
 from deccaf.simulate.testbed import (
@@ -67,7 +68,7 @@ def run_cells(
     able = [policy for policy in policies if _can(policy, known)]
     found = {}
     for variation in variations:
-        batches = batches_of(variation, setting.team.shuffle_of(seed), scene, crew)
+        batches = batches_of(variation, setting, seed, scene, crew)
         outcomes, prices, loads, groups = [], {}, {}, {}
         for policy in able:
             name, started = policy.name, time.perf_counter()
@@ -185,12 +186,14 @@ def _can(policy: Registered, known: Beliefs) -> bool:
     return all(there.get(need, True) for need in policy.needs)
 
 
-def batches_of(variation: Variation, shuffle: int, scene: Scene, crew: Crew) -> Batches:
+def batches_of(variation: Variation, setting: Setting, seed: int, scene: Scene, crew: Crew) -> Batches:
     """The test cases in batches, with everybody's load in each."""
     cases, asked = len(scene.test), variation.workload
+    if setting.roster is not None:
+        return _rooms(setting.roster.batch_of(scene.test.ids), setting.roster.capacity, crew)
     if asked is None:
         return [(np.arange(cases), limits_of(variation.draw, cases, crew))]
-    names = batches_by_size(scene.test, asked.batch or cases, shuffle)
+    names = batches_by_size(scene.test, asked.batch or cases, setting.team.shuffle_of(seed))
     workload = Workload(
         spread=asked.spread if variation.draw else 0.0,
         deferral_rate=asked.deferral_rate,
@@ -198,13 +201,16 @@ def batches_of(variation: Variation, shuffle: int, scene: Scene, crew: Crew) -> 
         per_batch=asked.per_batch,
         exact=asked.exact,
     )
-    capacity = sample_capacity(names, crew.experts, workload, variation.draw)
-    makers = [MACHINE, *crew.experts]
-    found = []
-    for name in capacity.batches:
-        rows = np.flatnonzero(names.to_numpy() == name)
-        lower, upper = capacity.limits(makers, len(rows), name)
-        found.append((rows, Room(lower, upper, name=f"batch {name}")))
+    return _rooms(names, sample_capacity(names, crew.experts, workload, variation.draw), crew)
+
+
+def _rooms(batch: pd.Series, capacity: Capacity, crew: Crew) -> Batches:
+    """The limits of every batch that has cases."""
+    found, makers = [], [MACHINE, *crew.experts]
+    for name in batch.unique():
+        rows = np.flatnonzero((batch == name).to_numpy())
+        lower, upper = capacity.limits(makers, len(rows), name or None)
+        found.append((rows, Room(lower, upper, name=f"batch {name}" if name else "")))
     return found
 
 

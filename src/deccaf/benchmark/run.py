@@ -44,6 +44,8 @@ Progress = Callable[[float, float, str], None]
 Results = Mapping[str, Found]
 
 _FORMAT = 4
+GIVEN = "given"
+"""The workload of a capacity of the user's own."""
 _SECONDS = {
     "hem": 1.2,
     "ova": 2.2,
@@ -144,6 +146,9 @@ def run_benchmark(
     source, store = source or Source(), Store(out)
     check_installed(cluster)
     check_tools(_searches(profile))
+    if source.capacity is not None:
+        given = {"name": GIVEN, "draws": [0]}
+        profile = profile.with_grid({"capacities": [], "workloads": [given]})
     store.settle(_identity(profile, source))
     build_world(store, profile, source, say)
     profile = with_ratios(store, profile)

@@ -15,12 +15,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from deccaf.benchmark.profile import MonthsTable, TeamTable
+from deccaf.data.capacity import Capacity
 from deccaf.data.cases import Cases
 from deccaf.data.config import PartsTable
-from deccaf.data.costs import Costs
+from deccaf.data.costs import MACHINE, Costs
 from deccaf.data.decisions import Decisions
 from deccaf.data.history import History
-from deccaf.errors import ConfigError, DataError
+from deccaf.data.names import positions_of
+from deccaf.errors import ConfigError, DataError, did_you_mean, show
 from deccaf.simulate.history import random_history
 from deccaf.simulate.seeds import stream
 from deccaf.simulate.teams.build import paper_group, protected_groups, threshold_cost
@@ -31,6 +33,31 @@ from deccaf.simulate.teams.team import SyntheticTeam
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Roster:
+    """Limits that the user gave for the test month."""
+
+    capacity: Capacity
+    batch: pd.Series | None = None
+    """The batch of each case, by its id; None: all are of one batch."""
+
+    @property
+    def people(self) -> tuple[str, ...]:
+        """Everybody who may get a case."""
+        most = self.capacity.upper.drop(columns=MACHINE, errors="ignore").max()
+        return tuple(str(name) for name in most.index[most > 0])
+
+    def batch_of(self, cases: pd.Index) -> pd.Series:
+        """The batch of each of these cases."""
+        if self.batch is None:
+            return pd.Series("", cases, dtype="str")
+        where = positions_of(self.batch.index, cases)
+        if (where < 0).any():
+            first = cases[int((where < 0).argmax())]
+            raise DataError(f"batches: {(where < 0).sum():,} test case(s) have none, first: {show(first)}")
+        return pd.Series(self.batch.to_numpy()[where], cases)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +75,9 @@ class Setting:
     """What `deccaf` blends."""
     classifier_cost: Mapping[float, float] = field(default_factory=dict)
     """By cost ratio: what the paper's classifier costs per case of the validation month."""
+
+    roster: Roster | None = None
+    """Limits of the user's own: then its people are the team."""
 
     @property
     def around_classifier(self) -> bool:
@@ -146,7 +176,7 @@ def simulated_team(setting: Setting, ratio: float) -> SyntheticTeam:
 
 def _simulated(setting: Setting, ratio: float, seed: int) -> Crew:
     scene, team = setting.scene(), simulated_team(setting, ratio)
-    team = team.take(_drawn_team(team.experts, setting.team, setting.team.team_of(seed)))
+    team = team.take(_drawn_team(_pool(team.experts, setting), setting.team, setting.team.team_of(seed)))
     # One table of decisions, of which each history shows other cells, as in the paper.
     history = random_history(team, scene.past, seed, decision_seed=setting.team.seed)
     draw = np.random.SeedSequence([setting.team.seed, seed, 7])
@@ -156,7 +186,7 @@ def _simulated(setting: Setting, ratio: float, seed: int) -> Crew:
 
 def _given(decisions: Decisions, setting: Setting, seed: int) -> Crew:
     """A team drawn from the people who decided, and one of the team's decisions on each past case."""
-    scene, experts = setting.scene(), _drawn_team(decisions.experts, setting.team, seed)
+    scene, experts = setting.scene(), _drawn_team(_pool(decisions.experts, setting), setting.team, seed)
     table = pd.DataFrame(
         {"case_id": decisions.case, "expert_id": decisions.expert, "decision": decisions.decision}
     )
@@ -176,6 +206,17 @@ def _given(decisions: Decisions, setting: Setting, seed: int) -> Crew:
             "assignment would have cost is known only where everyone in the team decided every test case"
         )
     return Crew(experts, history, wide.to_numpy(np.int64))
+
+
+def _pool(experts: tuple[str, ...], setting: Setting) -> tuple[str, ...]:
+    """Of whom a team is drawn: everybody, or who is on the roster that the user gave."""
+    if setting.roster is None:
+        return experts
+    stray = [name for name in setting.roster.people if name not in experts]
+    if stray:
+        hint = did_you_mean(stray[0], experts)
+        raise DataError(f"capacity: {len(stray)} people decided nothing, first: {stray[0]!r}{hint}")
+    return setting.roster.people
 
 
 def _drawn_team(pool: tuple[str, ...], team: TeamTable, number: int) -> tuple[str, ...]:

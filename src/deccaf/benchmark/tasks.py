@@ -24,6 +24,7 @@ from deccaf.benchmark.store import Found
 from deccaf.data.costs import Costs
 from deccaf.data.history import History
 from deccaf.evaluate.agreement import complementarity, outcome_shares
+from deccaf.evaluate.dependence import dependence, group_of
 from deccaf.evaluate.measures import ece, log_loss, roc_auc
 from deccaf.models.cases.classifier import reweighted
 from deccaf.models.expected_cost import learn_cases, learn_decisions
@@ -224,7 +225,12 @@ def study_team(setting: Setting, ratio: float, seed: int, p: Array) -> Found:
     rates = pd.DataFrame(
         {"maker": names, "fpr": wrong[truth == 0].mean(axis=0), "fnr": wrong[truth > 0].mean(axis=0)}
     )
-    tables = {"rates": rates, "complementarity": complementarity(truth, said)}
+    groups = crew.team.groups if crew.team is not None else [group_of(name) for name in crew.experts]
+    tables = {
+        "rates": rates.assign(group=["classifier", *groups]),
+        "complementarity": complementarity(truth, said),
+        "dependence": dependence(scene.test.features, truth, crew.said, crew.experts),
+    }
     if crew.team is not None:
         looks = crew.team.directions[:, -1, :]
         tables["weights"] = pd.DataFrame(looks, columns=list(crew.team.features.names))

@@ -53,6 +53,13 @@ def run(
         Path | None,
         typer.Option(help="Decisions of real reviewers (case_id, expert_id, decision), not simulated ones."),
     ] = None,
+    capacity: Annotated[
+        Path | None,
+        typer.Option(help="A roster for the test month (also FiFAR's capacity.csv) for the profile's."),
+    ] = None,
+    batches: Annotated[
+        Path | None, typer.Option(help="The batch of each test case (case_id, batch), for --capacity.")
+    ] = None,
     team_size: Annotated[
         int | None, typer.Option(min=1, help="How many reviewers; from --decisions each seed draws a team.")
     ] = None,
@@ -98,7 +105,7 @@ def run(
         found = run_benchmark(
             settings,
             out,
-            source=Source(applications, alerts, decisions),
+            source=Source(applications, alerts, decisions, capacity, batches),
             jobs=jobs or os.cpu_count() or 1,
             cluster=cluster,
             say=tell,

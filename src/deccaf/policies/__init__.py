@@ -5,8 +5,8 @@ treat groups alike.
 """
 
 from deccaf.policies.bands import deccaf_banded
+from deccaf.policies.base import POLICIES as POLICIES
 from deccaf.policies.base import (
-    POLICIES,
     Beliefs,
     Correctness,
     Decided,
@@ -19,8 +19,8 @@ from deccaf.policies.base import (
     policy,
     without_limits,
 )
+from deccaf.policies.known import MIXTURES as MIXTURES
 from deccaf.policies.known import (
-    MIXTURES,
     deccaf,
     deccaf_blind,
     deccaf_paper,
@@ -42,12 +42,9 @@ from deccaf.policies.known import (
     random_experts,
     rejection,
 )
-from deccaf.policies.rivals import RIVALS
+from deccaf.policies.rivals import RIVALS as RIVALS
 
 __all__ = [
-    "MIXTURES",
-    "POLICIES",
-    "RIVALS",
     "Beliefs",
     "Correctness",
     "Decided",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
 import pandas as pd
 
 from deccaf.benchmark import tables
@@ -37,7 +38,10 @@ def group_sections(store: Store) -> Iterable[Section]:
         name="groups",
     )
     by = tables.group_ratios(errors, "fpr")
-    by.columns = pd.Index([f"{rate:.0%}, {ratio:g}" for rate, ratio in by.columns.to_list()])
+    scenarios = by.columns.to_frame(index=False)
+    by = by.set_axis(
+        [f"{rate:.0%}, {ratio:g}" for rate, ratio in scenarios.to_numpy(np.float64).tolist()], axis=1
+    )
     yield Section(
         title="Ratio of the groups' false-positive rates, scenario by scenario",
         text="The least rate of a group as a share of the largest, from mean rates over the variations.",
