@@ -23,7 +23,7 @@ from scipy.special import expit, logit
 from deccaf.benchmark.cells import beliefs, limits_of, outcome
 from deccaf.benchmark.kept import with_first
 from deccaf.benchmark.profile import read_profile
-from deccaf.benchmark.run import Scenario
+from deccaf.benchmark.run import Scenario, settled
 from deccaf.benchmark.scene import Setting
 from deccaf.benchmark.store import Store
 from deccaf.benchmark.world import Source, settings
@@ -77,7 +77,7 @@ def true_chances(rows: int, seed: int, month: int) -> Array:
 def show_classifier(store: Store, setting: Setting, rate: float, p_true: Array) -> None:
     """How far the classifier is from the truth that the generator knows."""
     label = setting.scene().truth
-    ours = store.table(Scenario(rate, 0.0, 1.0).cases, "predictions")["p:fraud"].to_numpy()
+    ours = store.table(Scenario(rate, 0.0, 1.0).cases, "predictions")["p:1"].to_numpy()
     for name, p in (("generator", p_true), ("classifier", ours)):
         print(
             f"{rate:.0%} alerts, {name}: AUC {roc_auc(label, p):.3f}, log-loss {log_loss(label, p):.4f}, "
@@ -91,7 +91,7 @@ def bounds(
     """Mean expected cost per 100 of policies, and of deccaf and the oracle with better chances of fraud."""
     scene, costs, found = setting.scene(), Costs.binary(where.ratio), {}
     for seed in range(seeds):
-        crew = setting.crew(where.ratio, seed)
+        crew = settled(store, setting, where).crew(where.ratio, seed)
         folders = {"cases": where.cases, "paper": where.paper, "experts": where.experts(seed)}
         known = beliefs(crew, costs, {name: store.table(key, "predictions") for name, key in folders.items()})
         level = logit(known.p[:, 1])
@@ -107,7 +107,7 @@ def bounds(
             room = limits_of(capacity, len(scene.test), crew)
             for name, kind in runs:
                 decided = find(name).decide(better[kind], room, 1000 * seed + capacity)
-                cost = outcome(decided, scene, crew, where.ratio)["expected_cost_per_100"]
+                cost = outcome(decided, scene, crew, costs)["expected_cost_per_100"]
                 found.setdefault(name + kind, []).append(cost)
     return {name: float(np.mean(values)) for name, values in found.items()}
 

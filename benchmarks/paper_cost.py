@@ -32,7 +32,7 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=12)
     parser.add_argument("--rows", type=int, default=1_000_000)
     options = parser.parse_args()
-    profile = read_profile("paper").with_grid({"alert_rates": [0.05]})
+    profile = read_profile("paper").with_grid({"alert_rates": [0.05]}).with_team({"around": "threshold"})
     profile = profile.model_copy(update={"world": profile.world.model_copy(update={"rows": options.rows})})
     with tempfile.TemporaryDirectory() as folder:
         store = Store(folder)

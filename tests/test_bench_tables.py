@@ -11,6 +11,7 @@ import pytest
 from deccaf.benchmark import tables
 from deccaf.benchmark.results import TYPES, variation_of
 from deccaf.benchmark.sections import figures
+from deccaf.benchmark.sections.rivals import rival_sections
 from deccaf.errors import DataError
 from deccaf.policies import MIXTURES
 from deccaf.report.figures import percent
@@ -40,6 +41,7 @@ def results(
                     value,
                     value if expected else None,
                     0.1,
+                    "",
                 )
             )
     return pd.DataFrame(rows, columns=list(TYPES)).astype(TYPES)
@@ -89,6 +91,16 @@ def test_wins_come_with_a_binomial_test():
     assert rows.loc["ova", "p_value"] == pytest.approx(2 * 0.5**4)  # four heads or four tails
 
 
+def test_a_rival_that_beats_deccaf_is_named():
+    found = tables.rivals(results({**FOUR, "rejection": 4.5, "nguyen-em": 2.0, "nguyen-em-optimal": 4.5}))
+    assert found["policy"].tolist() == ["rejection", "nguyen-em", "nguyen-em-optimal"]
+    assert found["saved"].tolist() == pytest.approx([0.5, 1 - 2.25 / 2, 0.5])
+    assert found["scenarios_won"].tolist() == [0, 1, 0]
+    (section,) = rival_sections(results({**FOUR, "nguyen-em": 2.0}))
+    assert section.title == "Rivals that cost less than deccaf: nguyen-em in 1 of 1 scenarios"
+    assert tables.rivals(results({**FOUR, "rejection": 4.5})).empty
+
+
 def test_intervals_and_differences():
     noisy = results(FOUR, noise=0.05)
     intervals = tables.cost_intervals(noisy).set_index("policy")
@@ -116,7 +128,9 @@ def test_a_column_per_share_where_there_are_several():
 
 def test_a_folder_names_its_variation():
     found = variation_of("cells/rate-0.05_ratio-0.0114_share-25_seed-3_capacity-4")
-    assert list(found.values()) == [0.05, 0.0114, 0.25, 3, 4]
+    assert list(found.values()) == [0.05, 0.0114, 0.25, 3, 4, ""]
+    other = variation_of("cells/rate-0.05_ratio-0.0114_share-25_seed-3_workload-half-days_capacity-4")
+    assert other == {**found, "workload": "half-days"}
     with pytest.raises(DataError, match="not the folder of a cell"):
         variation_of("cells/other")
 

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,17 +15,17 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from deccaf.benchmark import kept, tasks
+from deccaf.benchmark import kept, search, tasks
 from deccaf.benchmark.cells import outcome
 from deccaf.benchmark.cluster import cluster_of
-from deccaf.benchmark.profile import MonthsTable, Profile, SearchTable, read_profile
+from deccaf.benchmark.profile import MonthsTable, Profile, SearchTable, TeamTable, read_profile
 from deccaf.benchmark.report import bench_report
 from deccaf.benchmark.results import RESULTS, TYPES, collect
-from deccaf.benchmark.run import run_benchmark
-from deccaf.benchmark.scene import Setting
+from deccaf.benchmark.run import Scenario, run_benchmark, settled
+from deccaf.benchmark.scene import Setting, simulated_team
 from deccaf.benchmark.store import Found, Store
 from deccaf.benchmark.tables import MIXED
-from deccaf.benchmark.world import Source, build_world, with_ratios
+from deccaf.benchmark.world import Source, build_world, settings, with_ratios
 from deccaf.cli import app
 from deccaf.data.cases import Cases
 from deccaf.data.config import PartsTable
@@ -39,7 +40,8 @@ from deccaf.simulate import generate_applications
 from deccaf.simulate.alerts import build_alert_sets
 
 POLICIES = ["full-rejection", "random", "ova", "ova-optimal", "deccaf-paper", "deccaf-paper-refit", "deccaf",
-            "oracle", "oracle-without-limits", "hem-as-released", "ova-as-released", *MIXED]  # fmt: skip
+            "oracle", "oracle-without-limits", "deccaf-banded", "hem-as-released", "ova-as-released",
+            "mao-two-stage-optimal", "nguyen-em", *MIXED]  # fmt: skip
 SMALL = Profile.model_validate(
     {
         "world": {"rows": 30_000},
@@ -48,6 +50,9 @@ SMALL = Profile.model_validate(
             "ratios": [0.057],
             "seeds": [0],
             "capacities": [0, 1],
+            "workloads": [
+                {"name": "two-at-work", "batch": 250, "deferral_rate": 0.5, "absent": 0.34, "draws": [1]}
+            ],
             "policies": POLICIES,
         },
         "search": {"classifier": 2, "expertise": 2, "shortlist": 1},
@@ -84,8 +89,8 @@ def test_the_results_have_the_fixed_columns_and_every_row_once(finished):
     folder, table = finished
     stored = pd.read_parquet(folder / RESULTS)
     assert list(stored) == list(TYPES)
-    assert len(table) == 2 * len(POLICIES)
-    assert not stored.duplicated(["capacity_seed", "policy"]).any()
+    assert len(table) == 3 * len(POLICIES)
+    assert not stored.duplicated(["workload", "capacity_seed", "policy"]).any()
     assert (stored[["fp", "fn", "tp", "tn"]].sum(axis=1) == stored["n"]).all()
     assert np.allclose(stored["cost_per_100"], 100 * (0.057 * stored["fp"] + stored["fn"]) / stored["n"])
 
@@ -96,15 +101,71 @@ def test_knowing_more_costs_less(finished):
     assert mean["deccaf"] < mean["random"]
 
 
-def test_as_published_searches_for_every_initial_score_and_expert(tmp_path):
-    """The profile `paper` in small: the same pieces, two trials each."""
+def test_a_workload_has_batches_absences_and_a_deferral_rate(finished):
+    """Half of every batch of 250 goes to people, of whom one in three is away in all of them."""
+    folder, table = finished
+    key = next(key for key in Store(folder).finished("cells") if "workload" in key)
+    report, n = Store(folder).report(key), int(table["n"].iloc[0])
+    sizes = [250] * (n // 250) + [n % 250] * (n % 250 > 0)
+    for name in ("random", "ova", "deccaf", "deccaf-banded", "oracle"):
+        machine, *people = report["loads"][name]
+        assert abs(machine - n / 2) <= len(sizes)
+        assert sorted(people)[0] == 0 < sorted(people)[1]
+    costs = table[table["workload"] == "two-at-work"].set_index("policy")["expected_cost_per_100"]
+    assert costs["oracle"] < costs["random"]
+    page = bench_report(folder)
+    (section,) = [section for section in page.sections if section.name == "workloads"]
+    assert list(section.table) == ["Policy", "the month as one batch", "two-at-work"]
+
+
+def test_errors_by_group_for_every_policy(finished):
+    """The whole rates are those of the groups, weighed by their sizes; the band brings them together."""
+    folder, table = finished
+    report = Store(folder).report("cells/rate-0.15_ratio-0.057_share-100_seed-0_capacity-0")
+    for name, row in (
+        table[(table["workload"] == "") & (table["capacity_seed"] == 0)].set_index("policy").iterrows()
+    ):
+        groups = report["groups"][name].values()
+        expected = sum(0.057 * g["fpr"] * g["negatives"] + g["fnr"] * g["positives"] for g in groups)
+        assert 100 * expected / row["n"] == pytest.approx(row["expected_cost_per_100"])
+    assert set(report["groups"]["deccaf"]) == {"50 and above", "below 50"}
+    (section,) = [section for section in bench_report(folder).sections if section.name == "groups"]
+    assert set(section.table["Policy"]) == set(POLICIES)
+
+
+def test_teams_are_drawn_around_what_the_classifier_costs(finished):
+    """Targets lie around the classifier's cost in the validation month, not around the threshold's."""
+    folder, _ = finished
+    cost = Store(folder).report("paper/rate-0.15_ratio-0.057_share-100")["validation"]["cost"]
+    where = Scenario(0.15, 0.057, 1.0)
+    setting = settings(Store(folder), SMALL, Source(), lambda _: None)[0.15]
+    with pytest.raises(ConfigError, match="around = 'classifier'"):
+        setting.crew(0.057, 0)
+    assert settled(Store(folder), setting, where).classifier_cost == {0.057: cost}
+    team = simulated_team(settled(Store(folder), setting, where), 0.057)
+    pooled = replace(setting, team=TeamTable(size=2, pool=4, teams=3, around="threshold"))
+    crews = [pooled.crew(0.057, seed) for seed in range(6)]
+    assert {len(crew.experts) for crew in crews} == {2}
+    assert [crew.experts for crew in crews[:3]] == [crew.experts for crew in crews[3:]]
+    assert len({crew.experts for crew in crews}) > 1
+    cheap = replace(settled(Store(folder), setting, where), classifier_cost={0.057: cost / 2})
+    fit = setting.cases.between(6, 7)
+    costs = Costs.binary(0.057)
+    assert (
+        simulated_team(cheap, 0.057).expected_cost(fit, costs).mean() < team.expected_cost(fit, costs).mean()
+    )
+
+
+def test_as_published_searches_for_every_initial_score_and_expert(tmp_path, monkeypatch):
+    """The profile `paper` in small: the same pieces, two trials each, and every search in two parts."""
+    monkeypatch.setattr(search, "PART", 1)
     asked = read_profile("paper")
     assert asked.search.as_published
     assert asked.search.classifier == asked.search.expertise == "paper"
-    search = asked.search.model_copy(update={"classifier": 2, "expertise": 2})
-    small = SMALL.model_copy(update={"search": search})
-    grid = {"policies": ["ova", "deccaf-paper"], "capacities": [0], "shares": [0.1]}
-    small = small.with_grid(grid).with_team({"size": 2})
+    few = asked.search.model_copy(update={"classifier": 2, "expertise": 2})
+    small = SMALL.model_copy(update={"search": few})
+    grid = {"policies": ["ova", "deccaf-paper"], "capacities": [0], "shares": [0.1], "workloads": []}
+    small = small.with_grid(grid).with_team({"size": 2, "around": "threshold"})
     table = run_benchmark(small, tmp_path)
     searches = [key.rsplit("_", 1)[-1] for key in Store(tmp_path).finished("searches")]
     scores = [f"{offset:g}" for offset in OFFSETS]
@@ -115,6 +176,9 @@ def test_as_published_searches_for_every_initial_score_and_expert(tmp_path):
     )
     trials = [Store(tmp_path).report(key)["trials"] for key in Store(tmp_path).finished("searches")]
     assert set(trials) == {2}
+    parts = Store(tmp_path).finished("search-parts")
+    assert len(parts) == len(searches)
+    assert {Store(tmp_path).report(key)["trials"] for key in parts} == {1}
     assert len(table) == 2
     assert table["expected_cost_per_100"].notna().all()
 
@@ -122,7 +186,7 @@ def test_as_published_searches_for_every_initial_score_and_expert(tmp_path):
 def test_costs_of_the_decisions_that_were_drawn(finished):
     """The same page from one draw of the decisions, in place of their chances."""
     folder, table = finished
-    mean = table[table["policy"] == "deccaf"]["cost_per_100"].mean()
+    mean = table[(table["policy"] == "deccaf") & (table["workload"] == "")]["cost_per_100"].mean()
     page = bench_report(folder, drawn=True)
     (costs,) = [section for section in page.sections if section.name == "costs"]
     (shown,) = costs.table[costs.table["Policy"] == "deccaf"].iloc[:, 2]
@@ -272,6 +336,43 @@ def test_decisions_of_real_people(alerts, tmp_path):
         run_benchmark(SMALL, tmp_path / "other", source=source)
 
 
+@pytest.mark.filterwarnings("ignore::deccaf.errors.DeccafWarning")
+def test_the_files_of_a_published_set(alerts, tmp_path):
+    """Wide decisions of five people, of whom the capacity names three, and batches, as FiFAR has them."""
+    cases = pd.read_parquet(alerts)
+    rng, truth = np.random.default_rng(0), cases["fraud_bool"].to_numpy()
+    people = ["standard#0", "standard#1", "biased#0", "biased#1", "model#0"]
+    wide = pd.DataFrame({name: np.where(rng.random(len(cases)) < 0.2, 1 - truth, truth) for name in people})
+    wide.set_index(pd.Index(cases["case_id"], name="case_id")).to_parquet(
+        tmp_path / "expert_predictions.parquet"
+    )
+    test = cases[cases["month"] == 6]
+    half = np.where(np.arange(len(test)) < len(test) // 2, 1, 2)
+    pd.DataFrame({"batch": half}, index=test["case_id"]).to_csv(tmp_path / "batches.csv")
+    (tmp_path / "capacity.csv").write_text(
+        f"batch_id,batch_size,{','.join(people)}\n1,{(half == 1).sum()},5,4,0,3,0\n2,{(half == 2).sum()},0,4,0,6,0\n"
+    )
+    small = SMALL.model_copy(update={"search": SearchTable()}).with_grid(
+        {"policies": ["random", "ova", "deccaf"]}
+    )
+    files = [tmp_path / name for name in ("expert_predictions.parquet", "capacity.csv", "batches.csv")]
+    found = run_benchmark(small, tmp_path / "out", source=Source(None, alerts, *files))
+    assert set(found["workload"]) == {"given"}
+    report = Store(tmp_path / "out").report(Store(tmp_path / "out").finished("cells")[0])
+    assert report["makers"] == ["machine", "biased#1", "standard#0", "standard#1"]
+    assert report["loads"]["random"][1:] == [9, 5, 8]
+    assert (np.array(report["loads"]["deccaf"][1:]) <= [9, 5, 8]).all()
+    page = bench_report(tmp_path / "out")
+    (experts,) = [section for section in page.sections if section.name == "experts"]
+    assert experts.table["Group"].tolist() == ["classifier", "biased", "standard"]
+    assert {"dependence", "rates"} <= set(experts.pictures)
+    pd.DataFrame({"batch": half[1:]}, index=test["case_id"].iloc[1:]).to_csv(tmp_path / "batches.csv")
+    with pytest.raises(DataError, match=r"batches: 1 test case\(s\) have none"):
+        run_benchmark(small, tmp_path / "other", source=Source(None, alerts, *files))
+    with pytest.raises(ConfigError, match="give that too"):
+        Source(batches=files[2])
+
+
 def test_shares_lie_within_each_other(alerts):
     cases = Cases.read(alerts, columns=Columns(label="fraud_bool", time="month"))
     setting = Setting(cases, MonthsTable(train=[3, 4], validation=5, test=6), SMALL.team, "model_score")
@@ -325,8 +426,9 @@ def test_deccaf_is_what_users_learn(alerts):
     cases = Cases.read(alerts, columns=Columns(label="fraud_bool", time="month"))
     cases = cases.take(np.arange(len(cases)) % 3 == 0)
     parts = PartsTable(case_parts=("logistic",), decision_parts=("rates", "pooled"))
+    team = SMALL.team.model_copy(update={"around": "threshold"})
     setting = Setting(
-        cases, MonthsTable(train=[3, 4], validation=5, test=6), SMALL.team, "model_score", 3, model=parts
+        cases, MonthsTable(train=[3, 4], validation=5, test=6), team, "model_score", 3, model=parts
     )
     scene, crew, costs = setting.scene(), setting.crew(0.057, 0), Costs.binary(0.057)
     learned = learn(crew.log(scene), tasks.our_settings(setting), costs)
@@ -336,6 +438,18 @@ def test_deccaf_is_what_users_learn(alerts):
     q = learned.decision_chances(scene.test.features, crew.experts)
     table = tasks.fit_experts(setting, 0.057, 1.0, 0, {}, p).tables["predictions"]
     np.testing.assert_array_equal(table[f"0>1:{crew.experts[1]}"], q[:, 1, 0, 1])
+
+
+def test_the_protocol_of_fifar():
+    profile = read_profile("fifar")
+    histories = [(profile.team.team_of(s), profile.team.shuffle_of(s)) for s in profile.grid.seeds]
+    assert sorted(histories) == [(team, shuffle) for team in range(5) for shuffle in range(5)]
+    assert [w.batch for w in profile.grid.workloads[:2]] == [1000, 5000]
+    assert {len(w.draws) for w in profile.grid.workloads} == {5}
+    with pytest.raises(ConfigError, match="no teams of 60"):
+        profile.with_team({"size": 60})
+    with pytest.raises(ConfigError, match="no workloads either"):
+        profile.with_grid({"workloads": []})
 
 
 @pytest.mark.parametrize("name", ["quick", "standard", "paper", "own-alerts"])

@@ -140,6 +140,25 @@ def test_grid_of_offsets_is_searched(world: World) -> None:
     assert loss == pytest.approx(min(model.losses_))
 
 
+def test_rows_that_were_binned_once_are_learned_from_as_if_binned_anew() -> None:
+    """Other settings, bundles and initial scores between, and the trees are the same to the last bit."""
+    rng = np.random.default_rng(0)
+    matrix, target = rng.normal(size=(400, 4)), rng.integers(0, 2, 400)
+    matrix[:, 2:] *= rng.random((400, 2)) < 0.05  # sparse columns are bundled
+    rows = boosting.TrainingRows(matrix, target, classes=2)
+    fixed = {"boosting_type": "dart", "n_estimators": 8}
+    for offset in (None, 0.0, 0.4, None):
+        for more in (
+            {"enable_bundle": True},
+            {"enable_bundle": False},
+            {"min_child_samples": 5, "max_depth": 2},
+        ):
+            start, params = None if offset is None else np.array([offset]), {**fixed, **more}
+            again = boosting.train(matrix, target, classes=2, params=params, start=start)
+            found = rows.train(params, start=start)
+            np.testing.assert_array_equal(found.predict(matrix), again.predict(matrix))
+
+
 def test_paper_classifier_with_three_classes_and_without_validation() -> None:
     three = make_world(600, classes=3)
     model = PaperClassifier(3, candidates=DART).fit(three.features, three.truth, np.ones(600))

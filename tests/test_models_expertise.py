@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.special import expit, logit
 
+from deccaf import DeCCaF
 from deccaf.errors import DataError, DeccafWarning
 from deccaf.models.paper.expertise import HumanExpertiseModel, OneVsAll
+from deccaf.models.paper.paper_classifier import OFFSETS
+from deccaf.models.paper.spaces import Budget, Search
 from models_world import World, make_world, stored
 
 CANDIDATES = [
@@ -91,3 +97,29 @@ def test_bad_input(world: World, kind: type[HumanExpertiseModel]) -> None:
     assert kind(candidates=CANDIDATES).fit(*(part[alone] for part in world.log)).predict(
         world.features
     ).shape == (2000, 1)
+
+
+@pytest.mark.parametrize("method", ["paper", "ova"])
+def test_the_budget_paper_makes_the_searches_of_the_appendix(
+    world: World, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The classifier in both spaces for every initial score, then the experts; here with two trials each."""
+    tuning = pytest.importorskip("deccaf.models.paper.tuning")
+    asked: list[tuple[str, str, float | None]] = []
+    tune = tuning.tune
+
+    def counted(objective: Any, search: Search, budget: str, *, seed: int) -> Any:
+        asked.append((search.name, budget, search.space.get("offset")))
+        space = {**search.space, "n_estimators": 5}
+        return tune(objective, replace(search, space=space), Budget(2, 1), seed=seed)
+
+    monkeypatch.setattr(tuning, "tune", counted)
+    few = world.take(np.arange(2000) < 400)
+    model = DeCCaF(method=method, budget="paper")
+    model.fit(few.features, few.truth, expert=few.expert, decision=few.decision, time=few.time)
+    assert {budget for _, budget, _ in asked} == {"paper"}
+    for name in ("classifier", "classifier-depth-2"):
+        assert [offset for found, _, offset in asked if found == name] == list(OFFSETS)
+    experts = [name for name, _, _ in asked if name == "expertise"]
+    assert len(experts) == (1 if method == "paper" else 5)
+    assert model.expected_loss(few.features[:3]).shape == (3, 6)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deccaf.assign import Opinions
 from deccaf.data.costs import Costs
 from deccaf.errors import CapacityError, ConfigError
 from deccaf.policies import (
@@ -34,6 +35,7 @@ WITH_PEOPLE = (
     "deccaf-paper",
     "deccaf-paper-refit",
     "deccaf",
+    "deccaf-banded",
     "oracle",
     *(name for name in MIXTURES.values() if name not in ("deccaf", "deccaf-paper")),
 )
@@ -52,7 +54,8 @@ def beliefs(cases=60, experts=3, classes=2, seed=0):
     }
     names = tuple(f"analyst_{j}" for j in range(experts))
     q, true_q = chances(cases, experts, classes), chances(cases, experts, classes)
-    return Beliefs(names, costs.array(), chances(cases), q, true_q, paper)
+    group = np.where(np.arange(cases) % 3 == 0, "old", "young")
+    return Beliefs(names, costs.array(), chances(cases), q, true_q, paper, group=group)
 
 
 def equal_room(known):
@@ -114,6 +117,34 @@ def test_expected_cost_from_correctness_is_the_expected_cost():
     room = equal_room(known)
     found = mixture("ours", "hem", "cost")(as_hem, room, 0)
     assert found.maker.tolist() == find("deccaf").decide(known, room, 0).maker.tolist()
+
+
+def test_the_band_brings_the_groups_together():
+    """Within the same limits: expected false-positive rates at most 5 points apart, at a price."""
+    known = beliefs(cases=200, seed=5)
+    room = equal_room(known)
+    opinions, rows = Opinions.of(known.p, known.q, known.costs), np.arange(len(known))
+
+    def apart(found):
+        wrong = opinions.wrong(rows, found.maker[:, None].astype(np.int32), "fpr")
+        rates = [wrong[known.group == g].sum() / known.p[known.group == g, 0].sum() for g in ("old", "young")]
+        return abs(rates[0] - rates[1]), known.loss(known.q)[rows, found.maker].sum()
+
+    plain, banded = (apart(find(name).decide(known, room, 0)) for name in ("deccaf", "deccaf-banded"))
+    assert banded[0] <= 0.05 + 1e-9
+    assert plain[1] <= banded[1] + 1e-9
+    with pytest.raises(ConfigError, match="groups"):
+        find("deccaf-banded").decide(replace(known, group=None), room, 0)
+
+
+def test_beliefs_of_some_of_the_cases():
+    known = beliefs()
+    rows = np.array([3, 1, 50])
+    part = known.take(rows)
+    assert len(part) == 3
+    np.testing.assert_array_equal(part.loss(part.q), known.loss(known.q)[rows])
+    np.testing.assert_array_equal(part.method("ova").correct, known.method("ova").correct[rows])
+    assert part.group.tolist() == ["old", "young", "young"]
 
 
 def test_the_exact_plan_is_never_dearer_than_the_greedy_one():

@@ -69,6 +69,19 @@ def test_the_appendix() -> None:
         assert sizes == sorted(sizes)
 
 
+def test_parts_of_a_search_find_what_it_finds_in_one_go(tmp_path: Path) -> None:
+    """Also where the trials of the earlier part went through a file."""
+    whole, part = tune(bowl, SMALL, TRIALS, seed=3), None
+    for end in (3, 6, 8):
+        before = None
+        if part is not None:
+            part.trials.to_parquet(tmp_path / "trials.parquet")
+            before = pd.read_parquet(tmp_path / "trials.parquet")
+        part = tune(bowl, SMALL, Budget(end, TRIALS.startup), seed=3, before=before)
+    assert part is not None
+    assert same(whole, part)
+
+
 def test_the_best_trial_with_fixed_parameters() -> None:
     seen: list[dict[str, Any]] = []
     found = tune(lambda params: seen.append(params) or bowl(params), SMALL, Budget(40, 10), seed=1)  # type: ignore[func-returns-value]

@@ -46,8 +46,10 @@ class DeCCaF(ClassifierMixin, TransformerMixin, FittedTeam, BaseEstimator):  # t
         `"deccaf"` (expected cost, the default), `"paper"` (the paper's method) or `"ova"` (one model per
         expert, with the same exact plan).
     budget
-        How many settings of the trees to try: `"quick"`, a few fixed ones; `"standard"` and `"paper"`, 20 and
-        120 more that are drawn at random from the space.
+        How many settings of the trees to try: `"quick"`, a few fixed ones; `"standard"`, 20 more that are
+        drawn at random from the space; `"paper"`, with the methods `paper` and `ova` the searches of the
+        paper's appendix (2,000 trials for each of 11 initial scores of the classifier, 120 for every model of
+        the experts: hours; extra `search`), with `deccaf` 120 draws.
     review_cost
         What it costs to ask an expert: one number, or a number by name (anyone else: 0).
     half_life

@@ -12,7 +12,7 @@ from deccaf.benchmark.cells import beliefs
 from deccaf.benchmark.first_plan import MonthOfPlans, plan_month, plan_sections
 from deccaf.benchmark.profile import GridTable, Profile, TeamTable, WorldTable
 from deccaf.benchmark.report import bench_sections
-from deccaf.benchmark.run import Scenario, run_benchmark
+from deccaf.benchmark.run import Scenario, run_benchmark, settled
 from deccaf.benchmark.store import Store
 from deccaf.benchmark.tables import closed
 from deccaf.benchmark.world import Source, settings
@@ -72,8 +72,9 @@ def run_demo(out: Path, *, rows: int, seed: int, jobs: int, step: Callable[[str]
 
 def _plans(store: Store, profile: Profile, seed: int) -> MonthOfPlans:
     """A plan for each day of the test month, with what the benchmark has learned."""
-    setting = settings(store, profile, Source(), lambda _: None)[RATE]
-    where, costs, crew = Scenario(RATE, RATIO, 1.0), Costs.binary(RATIO), setting.crew(RATIO, SEED)
+    where, costs = Scenario(RATE, RATIO, 1.0), Costs.binary(RATIO)
+    setting = settled(store, settings(store, profile, Source(), lambda _: None)[RATE], where)
+    crew = setting.crew(RATIO, SEED)
     folders = {"cases": where.cases, "paper": where.paper, "experts": where.experts(SEED)}
     kept = {name: store.table(key, "predictions") for name, key in folders.items()}
     return plan_month(setting.scene().test, crew.team, beliefs(crew, costs, kept), costs, seed)

@@ -1,7 +1,7 @@
 """What a benchmark runs, as data: a TOML file read once into frozen tables.
 
-The profiles that come with deccaf (`quick`, `standard`, `paper`, `own-alerts`) are in `experiments/`; a path
-to a file of your own may stand in place of their names.
+The profiles that come with deccaf (`quick`, `standard`, `paper`, `own-alerts`, `fifar`) are in
+`experiments/`; a path to a file of your own may stand in place of their names.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from deccaf.data.config import PartsTable, Table, read_toml
 from deccaf.data.schema import Columns
@@ -55,6 +55,33 @@ class MonthsTable(Table):
         return MonthsTable(train=train, validation=self.validation - by, test=self.test - by)
 
 
+class WorkloadTable(Table):
+    """A way to cut the test month into batches and to share them out, beside the paper's five settings."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")
+    batch: int | None = Field(None, ge=1)
+    """Cases of a batch, shuffled for every history; None: the whole month is one batch."""
+    deferral_rate: float | None = Field(None, ge=0, le=1)
+    """Share of each batch that goes to people; None: the machine is one maker among equals."""
+    absent: float = Field(0.0, ge=0, lt=1)
+    """Share of the team that is away."""
+    spread: float = Field(0.2, ge=0)
+    """How far shares differ, relative to their mean, in all draws but the first."""
+    per_batch: bool = False
+    """Whether shares and absences are drawn anew for each batch."""
+    exact: bool = True
+    """Whether loads are equalities, or upper limits with no limit for the machine."""
+    draws: list[int] = Field([0, 1, 2, 3, 4], min_length=1)
+    """0 is everyone alike, the others are draws."""
+
+    @field_validator("draws")
+    @classmethod
+    def _draws(cls, values: list[int]) -> list[int]:
+        if min(values) < 0 or len(set(values)) != len(values):
+            raise ValueError("draws are different whole numbers from 0 on")
+        return values
+
+
 class GridTable(Table):
     """The variations: every combination of these is one cell."""
 
@@ -66,8 +93,11 @@ class GridTable(Table):
     """Shares of the past cases that are learned from."""
     seeds: list[int] = Field([0, 1, 2, 3, 4], min_length=1)
     """Of the histories: who got which case."""
-    capacities: list[int] = Field([0, 1, 2, 3, 4], min_length=1)
-    """0 is everyone alike, the others are draws."""
+    capacities: list[int] = Field([0, 1, 2, 3, 4])
+    """The month as one batch: 0 is everyone alike, the others are draws. May be empty where there are
+    workloads."""
+    workloads: list[WorkloadTable] = Field([])
+    """More ways to share the month out: batches, absences, deferral rates."""
     policies: list[str] = Field(min_length=1)
 
     @property
@@ -76,6 +106,15 @@ class GridTable(Table):
         if isinstance(self.ratios, str):
             raise ConfigError("ratios: those of the threshold are known once the alerts are")
         return self.ratios
+
+    @model_validator(mode="after")
+    def _something_to_share_out(self) -> GridTable:
+        names = [workload.name for workload in self.workloads]
+        if len(set(names)) != len(names):
+            raise ValueError("two workloads have one name")
+        if not self.capacities and not names:
+            raise ValueError("capacities: none, and no workloads either")
+        return self
 
     @field_validator("alert_rates", "ratios", "shares", "seeds", "capacities", "policies")
     @classmethod
@@ -145,7 +184,30 @@ class TeamTable(Table):
     size: int = Field(9, ge=1)
     seed: int = Field(0, ge=0)
     protected: str = "customer_age"
-    """The feature that everyone has a leaning on."""
+    """The feature that everyone has a leaning on, and by which errors are counted apart."""
+    threshold: float = 50.0
+    """Where that feature is a number: from here on a case is of the other group."""
+    around: Literal["classifier", "threshold"] = "classifier"
+    """What simulated people cost on average in the validation month: as much as the paper's classifier does
+    there with all of the data (the paper), or as the best threshold on the alert score."""
+    pool: int | None = Field(None, ge=1)
+    """People of whom each team has `size`; None: there is one team, with everybody in it."""
+    teams: int = Field(5, ge=1)
+    """Different teams of a pool: the histories take turns."""
+
+    @model_validator(mode="after")
+    def _enough(self) -> TeamTable:
+        if self.pool is not None and self.pool < self.size:
+            raise ValueError(f"a pool of {self.pool} has no teams of {self.size}")
+        return self
+
+    def team_of(self, seed: int) -> int:
+        """Which team the history of this seed has."""
+        return seed % self.teams
+
+    def shuffle_of(self, seed: int) -> int:
+        """Which order of the test cases goes with the history of this seed."""
+        return seed if self.pool is None else seed // self.teams
 
 
 class Profile(Table):
@@ -169,14 +231,17 @@ class Profile(Table):
             grid = GridTable.model_validate({**self.grid.model_dump(), **wanted})
         except ValidationError as error:
             first = error.errors()[0]
-            where = str(first["loc"][0]).replace("_", "-")
-            message = first["msg"].removeprefix("Value error, ")
-            raise ConfigError(f"--{where}: {message}") from None
+            where = f"--{first['loc'][0]}: ".replace("_", "-") if first["loc"] else ""
+            raise ConfigError(where + first["msg"].removeprefix("Value error, ")) from None
         return self.model_copy(update={"grid": grid})
 
     def with_team(self, changes: Mapping[str, Any]) -> Profile:
         """The same with another team."""
-        return self.model_copy(update={"team": self.team.model_copy(update=dict(changes))})
+        try:
+            team = TeamTable.model_validate({**self.team.model_dump(), **changes})
+        except ValidationError as error:
+            raise ConfigError(f"team: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+        return self.model_copy(update={"team": team})
 
 
 def read_profile(name: str | Path) -> Profile:

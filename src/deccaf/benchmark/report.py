@@ -13,11 +13,14 @@ from deccaf.benchmark import published, tables
 from deccaf.benchmark.formatting import MEASURED, PAPER_ROW, heads, plus, scenario_of
 from deccaf.benchmark.results import collect
 from deccaf.benchmark.sections import figures as pictures
+from deccaf.benchmark.sections.groups import group_sections, workload_sections
 from deccaf.benchmark.sections.models import model_sections
+from deccaf.benchmark.sections.rivals import rival_sections
 from deccaf.benchmark.store import Store
 from deccaf.benchmark.tables import OURS, PAPER
 from deccaf.errors import DataError
 from deccaf.planning.comparing import compared, direction
+from deccaf.policies import RIVALS
 from deccaf.report.page import Report, Section
 
 _CLAIMS = [
@@ -40,15 +43,15 @@ def bench_report(folder: str | Path, *, drawn: bool = False) -> Report:
         raise DataError(f"{folder}: no finished cells; run `deccaf bench run --out {folder}` first")
     if drawn:
         results = results.assign(**{tables.COST: np.nan})
-    most = tables.largest_share(results)
+    most = tables.largest_share(tables.one_batch(results))
     count = len(most[tables.SCENARIO].drop_duplicates())
-    variations = len(most[["training_seed", "capacity_seed"]].drop_duplicates())
+    variations = len(most[["training_seed", "workload", "capacity_seed"]].drop_duplicates())
     return Report(
         title="Who should decide: the benchmark",
         lead=f"{variations} variations of {count} scenarios, {most['n'].iloc[0]:,} cases to decide in each. "
         "An alert rate and the cost of a false alarm relative to a missed fraud make a scenario; a history "
         "and everybody's capacity make a variation.",
-        figures=_headline(results),
+        figures=_headline(tables.one_batch(results)),
         sections=bench_sections(store, results),
         footer="deccaf bench report: made from stored results alone; the same results give the same page.",
     )
@@ -56,17 +59,21 @@ def bench_report(folder: str | Path, *, drawn: bool = False) -> Report:
 
 def bench_sections(store: Store, results: pd.DataFrame) -> tuple[Section, ...]:
     """All sections that the results allow."""
-    whole, results = results, results[~results["policy"].isin(tables.MIXED)]
+    everything, whole = results, tables.one_batch(results)
+    results = whole[~whole["policy"].isin(tables.MIXED)]
     found = [
         *_costs(results),
         *_summary(results),
         *_wins(results),
         *_differences(results),
         *_mixtures(whole),
+        *rival_sections(results),
         *_gaps(results),
         *_orderings(results),
         *_said_by_the_paper(store, results),
         *_training_data(results),
+        *workload_sections(everything[~everything["policy"].isin(tables.MIXED)]),
+        *group_sections(store),
         *model_sections(store, results),
     ]
     return tuple(found)
@@ -120,7 +127,9 @@ def _costs(results: pd.DataFrame) -> Iterable[Section]:
     shown = [
         name
         for name in order
-        if name not in {"machine", "hem-greedy"} and (_within_reach(name) or "oracle" in name)
+        if name not in {"machine", "hem-greedy"}
+        and name.removesuffix("-optimal") not in RIVALS
+        and (_within_reach(name) or "oracle" in name)
     ]
     drawn = tables.cost_column(results) == "cost_per_100"
     yield Section(

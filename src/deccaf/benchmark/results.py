@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 
-from deccaf.benchmark.profile import Profile
+from deccaf.benchmark.profile import GridTable, Profile
 from deccaf.benchmark.store import Store
 from deccaf.data.files import write_frame
 from deccaf.errors import DataError
 
 RESULTS: Final = "results.parquet"
-VARIATION: Final = ("alert_rate", "ratio", "train_share", "training_seed", "capacity_seed")
+VARIATION: Final = ("alert_rate", "ratio", "train_share", "training_seed", "capacity_seed", "workload")
 TYPES: Final = {
     "alert_rate": "float64", "ratio": "float64", "train_share": "float64", "training_seed": "int64",
     "capacity_seed": "int64", "policy": "str", "n": "int64", "fp": "int64", "fn": "int64", "tp": "int64",
     "tn": "int64", "cost_per_100": "float64", "expected_cost_per_100": "float64", "assign_seconds": "float64",
+    "workload": "str",
 }  # fmt: skip
 """The columns of results.parquet; `assign_seconds` is the only one that differs from run to run."""
 
-_CELL = re.compile(r"rate-(.+?)_ratio-(.+?)_share-(.+?)_seed-(\d+)_capacity-(\d+)")
+_CELL = re.compile(r"rate-(.+?)_ratio-(.+?)_share-(.+?)_seed-(\d+)(?:_workload-([^_]+))?_capacity-(\d+)")
 
 
 def collect(store: Store) -> pd.DataFrame:
@@ -48,17 +49,27 @@ def write_results(store: Store, profile: Profile) -> pd.DataFrame:
         & table["ratio"].isin(grid.cost_ratios)
         & table["train_share"].isin(grid.shares)
         & table["training_seed"].isin(grid.seeds)
-        & table["capacity_seed"].isin(grid.capacities)
+        & _shared_out(table, grid)
         & table["policy"].isin(grid.policies)
     )
     return table[inside].reset_index(drop=True)
 
 
-def variation_of(key: str) -> dict[str, float]:
+def _shared_out(table: pd.DataFrame, grid: GridTable) -> pd.Series:
+    """Whether a row is of one of the grid's settings of the capacity, or of its workloads."""
+    draws = {"": grid.capacities, **{workload.name: workload.draws for workload in grid.workloads}}
+    inside = pd.Series(False, table.index)
+    for name, numbers in draws.items():
+        inside |= (table["workload"] == name) & table["capacity_seed"].isin(numbers)
+    return inside
+
+
+def variation_of(key: str) -> dict[str, Any]:
     """What the name of a cell's folder says."""
     found = _CELL.fullmatch(key.split("/")[-1])
     if found is None:
         raise DataError(f"{key}: not the folder of a cell")
-    rate, ratio, share, seed, capacity = found.groups()
-    values = (float(rate), float(ratio), round(float(share) / 100, 6), int(seed), int(capacity))
+    rate, ratio, share, seed, workload, capacity = found.groups()
+    numbers = (float(rate), float(ratio), round(float(share) / 100, 6), int(seed), int(capacity))
+    values = (*numbers, workload or "")
     return dict(zip(VARIATION, values, strict=True))

@@ -1,8 +1,9 @@
 """Runs a benchmark: pieces of work with a folder each, in parallel, none of them twice.
 
-A share of training data is one round of waves: searches and our classifier, then all models, then those that
-need the paper's classifier, then the cells. Workers compute and the runner writes, so that no worker needs
-the runner's disk; what a lost worker had in hand goes to another one, and is written once.
+A share of training data is one round of waves: our classifier, then the paper's with its searches (simulated
+people are drawn around its cost), then the models of the experts with theirs, then the cells. Workers compute
+and the runner writes, so that no worker needs the runner's disk; what a lost worker had in hand goes to
+another one, and is written once.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ import pandas as pd
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from deccaf.benchmark.cells import run_cells
+from deccaf.benchmark.cells import Variation, run_cells
 from deccaf.benchmark.cluster import cluster_of
 from deccaf.benchmark.kept import read_truth
-from deccaf.benchmark.profile import Profile
+from deccaf.benchmark.profile import Profile, WorkloadTable
 from deccaf.benchmark.results import write_results
+from deccaf.benchmark.rivals import LEARNERS, fit_rival
 from deccaf.benchmark.scene import Setting
 from deccaf.benchmark.search import Wanted, check_tools, run_search, wanted
 from deccaf.benchmark.store import Found, Store
@@ -41,7 +43,9 @@ Progress = Callable[[float, float, str], None]
 """Called after each piece of work with (done, all, what it was), in expected seconds."""
 Results = Mapping[str, Found]
 
-_FORMAT = 3
+_FORMAT = 4
+GIVEN = "given"
+"""The workload of a capacity of the user's own."""
 _SECONDS = {
     "hem": 1.2,
     "ova": 2.2,
@@ -50,6 +54,7 @@ _SECONDS = {
     "paper": 33.0,
     "experts": 32.0,
     "released": 15.0,
+    "rivals": 12.0,
     "cell": 0.7,
 }
 """About how long a trial of a search, a fit and a cell take: for the progress bar only."""
@@ -112,13 +117,19 @@ class Scenario:
         """The paper's models of the experts as its released code trains them."""
         return f"released/{self.name}_seed-{seed}"
 
-    def cell(self, seed: int, capacity: int) -> str:
-        """One variation."""
-        return f"cells/{self.name}_seed-{seed}_capacity-{capacity}"
+    def rival(self, seed: int, name: str) -> str:
+        """A learner of another paper."""
+        return f"rivals/{self.name}_seed-{seed}_{name}"
 
-    def search(self, what: Wanted, seed: int) -> str:
-        """One search for settings."""
-        return f"searches/{self.name}_seed-{seed}_{what.name}"
+    def cell(self, seed: int, draw: int, workload: WorkloadTable | None = None) -> str:
+        """One variation."""
+        how = "" if workload is None else f"_workload-{workload.name}"
+        return f"cells/{self.name}_seed-{seed}{how}_capacity-{draw}"
+
+    def search(self, what: Wanted, seed: int, end: int | None = None) -> str:
+        """One search for settings; with `end` the part of it that ends after so many trials."""
+        name = f"{self.name}_seed-{seed}_{what.name}"
+        return f"searches/{name}" if end in (None, what.ends[-1]) else f"search-parts/{name}_trials-{end}"
 
 
 def run_benchmark(
@@ -135,6 +146,9 @@ def run_benchmark(
     source, store = source or Source(), Store(out)
     check_installed(cluster)
     check_tools(_searches(profile))
+    if source.capacity is not None:
+        given = {"name": GIVEN, "draws": [0]}
+        profile = profile.with_grid({"capacities": [], "workloads": [given]})
     store.settle(_identity(profile, source))
     build_world(store, profile, source, say)
     profile = with_ratios(store, profile)
@@ -198,31 +212,73 @@ class Bench:
             scenarios = [
                 Scenario(rate, ratio, share) for rate in grid.alert_rates for ratio in grid.cost_ratios
             ]
-            rounds = (self._first, self._second, self._released, self._third)
-            for wave in (ready(scenarios) for ready in rounds):
+            for wave in self._round(scenarios):
                 new = [piece for piece in wave if piece.key not in planned]
                 planned |= {piece.key for piece in new}
                 waves.append(sorted(new, key=lambda piece: -piece.weight))
         return waves
 
-    def _first(self, scenarios: list[Scenario]) -> list[Piece]:
-        """Our classifiers, and the searches."""
-        pieces = {}
+    def _round(self, scenarios: list[Scenario]) -> list[list[Piece]]:
+        """The waves of some scenarios; the classifier first, around whose cost teams are drawn."""
+        classifier, expertise = self._searched()
+        whole = [replace(s, share=1.0) for s in scenarios] if self._around_classifier() else []
+        both = list(dict.fromkeys([*whole, *scenarios]))
+        ours = [
+            Piece(s.cases, _size(s) * _SECONDS["cases"], self._call(fit_cases, s, s.share)) for s in scenarios
+        ]
+        theirs = [Piece(s.paper, _size(s) * _SECONDS["paper"], self._paper(s)) for s in both]
+        return [
+            self._left(ours),
+            *self._searching(both, classifier),
+            self._left(theirs),
+            *self._searching(scenarios, expertise),
+            self._second(scenarios),
+            [*self._released(scenarios), *self._others(scenarios)],
+            self._third(scenarios),
+        ]
+
+    def _around_classifier(self) -> bool:
+        return any(setting.around_classifier for setting in self.settings.values())
+
+    def _searching(self, scenarios: list[Scenario], searches: list[tuple[Wanted, int]]) -> list[list[Piece]]:
+        """The searches: a wave for each part of the longest."""
+        waves: list[dict[str, Piece]] = []
         for s in scenarios:
-            pieces[s.cases] = Piece(s.cases, _size(s) * _SECONDS["cases"], self._call(fit_cases, s, s.share))
             at = self._searched_at(s)
-            for what, seed in self._searched():
-                key, trials = at.search(what, seed), what.trials.trials
-                seconds = _size(at) * trials * _SECONDS[what.model] / (1 if what.expert is None else 9)
-                call = self._call(run_search, at, at.ratio, at.share, seed, what)
-                pieces[key] = Piece(key, seconds, call)
-        return self._left(pieces.values())
+            for what, seed in searches:
+                for place, piece in enumerate(self._parts(at, what, seed)):
+                    if place == len(waves):
+                        waves.append({})
+                    waves[place][piece.key] = piece
+        return [self._left(wave.values()) for wave in waves]
+
+    def _parts(self, s: Scenario, what: Wanted, seed: int) -> list[Piece]:
+        """What is left of one search: part after part, each from the trials of the one before."""
+        keys = [s.search(what, seed, end) for end in what.ends]
+        done = max((place for place, key in enumerate(keys) if self.store.done(key)), default=-1)
+        pieces, start = [], what.ends[done] if done >= 0 else 0
+        for place in range(done + 1, len(keys)):
+            end = what.ends[place]
+            seconds = _size(s) * (end - start) * _SECONDS[what.model] / (1 if what.expert is None else 9)
+            before = keys[place - 1] if place else None
+            pieces.append(Piece(keys[place], seconds, self._search(s, what, seed, end, before)))
+            start = end
+        return pieces
+
+    def _search(
+        self, s: Scenario, what: Wanted, seed: int, end: int, before: str | None
+    ) -> Callable[[], Call]:
+        def prepare() -> Call:
+            trials = None if before is None else self.store.table(before, "trials")
+            setting = self.settings[s.rate] if what.model == "classifier" else self._setting(s)
+            return Call(run_search, (setting, s.ratio, s.share, seed, what, end, trials))
+
+        return prepare
 
     def _second(self, scenarios: list[Scenario]) -> list[Piece]:
-        """The paper's classifiers, and the models of the experts."""
+        """The models of the experts."""
         pieces = []
         for s in scenarios:
-            pieces.append(Piece(s.paper, _size(s) * _SECONDS["paper"], self._paper(s)))
             for seed in self.profile.grid.seeds:
                 pieces.append(Piece(s.experts(seed), _size(s) * _SECONDS["experts"], self._experts(s, seed)))
         return self._left(pieces)
@@ -238,9 +294,29 @@ class Bench:
                 pieces.append(Piece(s.released(seed), seconds, self._released_experts(s, seed)))
         return self._left(pieces)
 
+    def _needs(self) -> set[str]:
+        return {need for name in self.profile.grid.policies for need in find(name).needs}
+
     def _as_released(self) -> bool:
-        needs = {need for name in self.profile.grid.policies for need in find(name).needs}
-        return bool(needs & {"hem-as-released", "ova-as-released"})
+        return bool(self._needs() & {"hem-as-released", "ova-as-released"})
+
+    def _rivals(self) -> list[str]:
+        """Learners of other papers that a policy asks for."""
+        return sorted(self._needs() & set(LEARNERS))
+
+    def _others(self, scenarios: list[Scenario]) -> list[Piece]:
+        """Rivals, each for every history."""
+
+        def prepare(s: Scenario, seed: int, name: str) -> Callable[[], Call]:
+            return lambda: Call(fit_rival, (self._setting(s), s.ratio, s.share, seed, name))
+
+        seconds = _SECONDS["rivals"]
+        return self._left(
+            Piece(s.rival(seed, name), _size(s) * seconds, prepare(s, seed, name))
+            for s in scenarios
+            for seed in self.profile.grid.seeds
+            for name in self._rivals()
+        )
 
     def _third(self, scenarios: list[Scenario]) -> list[Piece]:
         """The cells, those of one history together, and the facts about the teams."""
@@ -249,7 +325,15 @@ class Bench:
             if s.share == max(grid.shares):
                 pieces += self._left([Piece(s.team, 1.0, self._team(s))])
             for seed in grid.seeds:
-                left = [c for c in grid.capacities if not self._decided(s.cell(seed, c))]
+                known = [
+                    Variation(s.cell(seed, draw, workload), draw, workload)
+                    for workload, draws in [
+                        (None, grid.capacities),
+                        *((workload, workload.draws) for workload in grid.workloads),
+                    ]
+                    for draw in draws
+                ]
+                left = [variation for variation in known if not self._decided(variation)]
                 if left:
                     key = f"{s.name}_seed-{seed}"
                     pieces.append(Piece(key, len(left) * _SECONDS["cell"], self._cells(s, seed, left)))
@@ -258,17 +342,23 @@ class Bench:
     def _left(self, pieces: Iterable[Piece]) -> list[Piece]:
         return [piece for piece in pieces if not self.store.done(piece.key)]
 
-    def _decided(self, key: str) -> bool:
-        """Whether a cell is finished with all policies that are asked for."""
-        if not self.store.done(key):
+    def _decided(self, variation: Variation) -> bool:
+        """Whether a cell is finished with all policies that are asked for, and was the same workload."""
+        if not self.store.done(variation.key):
             return False
-        return set(self.store.report(key)["asked"]) >= set(self.profile.grid.policies)
+        report = self.store.report(variation.key)
+        same = report["workload"] == variation.described
+        return same and set(report["asked"]) >= set(self.profile.grid.policies)
 
-    def _searched(self) -> list[tuple[Wanted, int]]:
+    def _setting(self, s: Scenario) -> Setting:
+        """The alerts of a scenario, with what its people depend on."""
+        return settled(self.store, self.settings[s.rate], s)
+
+    def _searched(self) -> tuple[list[tuple[Wanted, int]], list[tuple[Wanted, int]]]:
         """Searches with the seed of the history they look at: the first one's, or every one's."""
         seeds = self.profile.grid.seeds if self.profile.search.as_published else self.profile.grid.seeds[:1]
         classifier, expertise = self.searches
-        return [(w, seeds[0]) for w in classifier] + [(w, seed) for seed in seeds for w in expertise]
+        return [(w, seeds[0]) for w in classifier], [(w, seed) for seed in seeds for w in expertise]
 
     def _searched_at(self, s: Scenario) -> Scenario:
         """Settings are searched with all past cases and serve every share, unless it is done as published."""
@@ -276,7 +366,8 @@ class Bench:
 
     def _shortlist(self, s: Scenario, model: str, seed: int) -> list[dict[str, Any]]:
         """What the searches of a model found, for the history of this seed where each has its own."""
-        chosen = [(w, at) for w, at in self._searched() if w.model == model]
+        classifier, expertise = self._searched()
+        chosen = [(w, at) for w, at in [*classifier, *expertise] if w.model == model]
         if self.profile.search.as_published and model != "classifier":
             chosen = [(w, at) for w, at in chosen if at == seed]
         where = self._searched_at(s)
@@ -296,7 +387,7 @@ class Bench:
         def prepare() -> Call:
             shortlists = {model: self._shortlist(s, model, seed) for model in ("hem", "ova")}
             p = self._truth(s.cases, s)
-            return Call(fit_experts, (self.settings[s.rate], s.ratio, s.share, seed, shortlists, p))
+            return Call(fit_experts, (self._setting(s), s.ratio, s.share, seed, shortlists, p))
 
         return prepare
 
@@ -304,7 +395,7 @@ class Bench:
         def prepare() -> Call:
             shortlists = {model: self._shortlist(s, model, seed) for model in ("hem", "ova")}
             p = self._truth(s.paper, s, "past")
-            return Call(fit_released, (self.settings[s.rate], s.ratio, s.share, seed, shortlists, p))
+            return Call(fit_released, (self._setting(s), s.ratio, s.share, seed, shortlists, p))
 
         return prepare
 
@@ -315,22 +406,30 @@ class Bench:
     def _team(self, s: Scenario) -> Callable[[], Call]:
         def prepare() -> Call:
             p = self._truth(s.paper, s)
-            return Call(study_team, (self.settings[s.rate], s.ratio, self.profile.grid.seeds[0], p))
+            return Call(study_team, (self._setting(s), s.ratio, self.profile.grid.seeds[0], p))
 
         return prepare
 
-    def _cells(self, s: Scenario, seed: int, capacities: list[int]) -> Callable[[], Call]:
+    def _cells(self, s: Scenario, seed: int, variations: list[Variation]) -> Callable[[], Call]:
         def prepare() -> Call:
             folders = {"cases": s.cases, "paper": s.paper, "experts": s.experts(seed)}
             if self._as_released():
                 folders["released"] = s.released(seed)
+            folders |= {name: s.rival(seed, name) for name in self._rivals()}
             kept = {name: self.store.table(key, "predictions") for name, key in folders.items()}
-            keys = {capacity: s.cell(seed, capacity) for capacity in capacities}
             # The policies themselves, not their names: a worker knows only those that deccaf registers.
             policies = [find(name) for name in self.profile.grid.policies]
-            return Call(run_cells, (self.settings[s.rate], s.ratio, seed, keys, policies, kept))
+            return Call(run_cells, (self._setting(s), s.ratio, seed, variations, policies, kept))
 
         return prepare
+
+
+def settled(store: Store, setting: Setting, s: Scenario) -> Setting:
+    """The alerts with what the paper's classifier costs in the validation month, learned from all data."""
+    if not setting.around_classifier:
+        return setting
+    cost = store.report(replace(s, share=1.0).paper)["validation"]["cost"]
+    return replace(setting, classifier_cost={s.ratio: cost})
 
 
 def _size(s: Scenario) -> float:

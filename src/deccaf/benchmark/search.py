@@ -1,28 +1,29 @@
 """Searches for the settings of the paper's models, over its spaces; what they find competes with fixed ones.
 
-A search is one piece of work: its trials run one after the other, so that it finds the same wherever it runs.
-Searches of different models and scenarios run side by side.
+The trials of a search run one after the other, so that it finds the same wherever it runs; every `PART` of
+them are a piece of work. Searches of different models and scenarios run side by side.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
+import pandas as pd
 
 from deccaf.benchmark.scene import Scene, Setting
 from deccaf.benchmark.store import Found
 from deccaf.data.costs import Costs
 from deccaf.data.history import History
-from deccaf.models.budgets import Choice
 from deccaf.models.paper.expertise import HumanExpertiseModel, OneVsAll
-from deccaf.models.paper.paper_classifier import OFFSETS, PaperClassifier
-from deccaf.models.paper.spaces import SEARCHES, Budget, Search
+from deccaf.models.paper.paper_classifier import OFFSETS, ClassifierRows
+from deccaf.models.paper.searching import Trial, classifier_trial, expertise_trial, with_offset
+from deccaf.models.paper.spaces import SEARCHES, Budget
 
-_OFFSET = "offset"
+PART = 100
+"""Trials after which a search is put down, to be taken up by whoever has time."""
 Params = dict[str, Any]
 
 
@@ -48,6 +49,11 @@ class Wanted:
         part = self.offset if self.offset is not None else self.expert
         kind = self.space if self.model == "classifier" else self.model
         return kind + ("" if part is None else f"-{part:g}")
+
+    @property
+    def ends(self) -> list[int]:
+        """After how many trials each part of the search ends."""
+        return [*range(PART, self.trials.trials, PART), self.trials.trials]
 
     @property
     def trials(self) -> Budget:
@@ -82,77 +88,70 @@ def check_tools(searches: tuple[list[Wanted], list[Wanted]]) -> None:
         from deccaf.models.paper import tuning  # noqa: F401  (raises without the extra `search`)
 
 
-def run_search(setting: Setting, ratio: float, share: float, seed: int, what: Wanted) -> Found:
-    """The best settings on the validation month; `seed` is that of the history."""
+def run_search(
+    setting: Setting,
+    ratio: float,
+    share: float,
+    seed: int,
+    what: Wanted,
+    until: int | None = None,
+    before: pd.DataFrame | None = None,
+) -> Found:
+    """The best settings on the validation month; `seed` is that of the history.
+
+    `until` ends the search after so many trials, and `before` are the trials that were completed: parts of a
+    search find what the search in one go does.
+    """
     from deccaf.models.paper.tuning import tune  # its library is an extra
 
     started = time.perf_counter()
     scene, costs = setting.scene(share), Costs.binary(ratio)
     if what.model == "classifier":
-        objective, search = _classifier(setting, scene, costs, what)
+        rows = ClassifierRows.of(
+            paper_features(setting, scene),
+            scene.label,
+            costs.case_weights(scene.label),
+            validation=scene.held,
+            classes=len(costs.classes),
+        )
+        trial, search = classifier_trial(rows), with_offset(SEARCHES[what.space], what.offset)
     else:
         log = setting.crew(ratio, seed).log(scene)
-        objective, search = _expertise(scene, log, costs, what), SEARCHES[what.space]
-    tuned = tune(objective, search, what.trials, seed=setting.seed)
+        trial, search = _expertise(scene, log, costs, what), SEARCHES[what.space]
+    budget = what.trials if until is None else Budget(until, what.trials.startup)
+    tuned = tune(trial, search, budget, seed=setting.seed, before=before)
     best = tuned.trials.sort_values(["loss", "trial"]).head(what.keep)
     fixed = {k: v for k, v in tuned.params.items() if k not in tuned.trials}
     names = [name for name in tuned.trials if name not in {"trial", "loss", "seconds"}]
     shortlist = [{**fixed, **_plain(row)} for row in best[names].to_dict("records")]
+    earlier = 0.0 if before is None else float(before["seconds"].sum())
     return Found(
         {
             "shortlist": shortlist,
             "losses": best["loss"].tolist(),
             "trials": len(tuned.trials),
-            "seconds": time.perf_counter() - started,
+            "seconds": earlier + time.perf_counter() - started,
         },
         {"trials": tuned.trials},
     )
 
 
-def _classifier(
-    setting: Setting, scene: Scene, costs: Costs, what: Wanted
-) -> tuple[Callable[[Params], float], Search]:
-    features, weight = paper_features(setting, scene), costs.case_weights(scene.label)
-    base = SEARCHES[what.space]
-    offset: Any = Choice(OFFSETS) if what.offset is None else what.offset
-    search = replace(base, space={**base.space, _OFFSET: offset})
-
-    def loss(params: Params) -> float:
-        settings, start = split_offset(params)
-        model = PaperClassifier(candidates=[settings], offsets=[start])
-        return float(model.fit(features, scene.label, weight, validation=scene.held).losses_[0])
-
-    return loss, search
-
-
-def _expertise(scene: Scene, log: History, costs: Costs, what: Wanted) -> Callable[[Params], float]:
-    names = sorted(log.expert.unique())
-    mine = np.ones(len(log.case), bool)
-    if what.expert is not None:
-        mine = (log.expert == names[what.expert]).to_numpy()
-    case, who, said = log.case[mine], log.expert[mine], log.decision[mine]
-    features, label, held = scene.past.features.iloc[case], scene.label[case], scene.held[case]
-    weight = costs.case_weights(label)
-    of_expert = [weight[held & (who == name).to_numpy()].sum() for name in sorted(who.unique())]
-
-    def loss(params: Params) -> float:
-        kind = HumanExpertiseModel if what.model == "hem" else OneVsAll
-        model = kind(candidates=[params]).fit(features, label, who, said, weight, validation=held)
-        if what.model == "hem":
-            return float(model.losses_[0])
-        return float(np.average([losses[0] for losses in model.losses_], weights=of_expert))
-
-    return loss
+def _expertise(scene: Scene, log: History, costs: Costs, what: Wanted) -> Trial:
+    expert = None if what.expert is None else sorted(log.expert.unique())[what.expert]
+    label = scene.label[log.case]
+    return expertise_trial(
+        HumanExpertiseModel if what.model == "hem" else OneVsAll,
+        (scene.past.features.iloc[log.case], label, log.expert, log.decision),
+        costs.case_weights(label),
+        scene.held[log.case],
+        expert,
+        classes=len(costs.classes),
+    )
 
 
 def paper_features(setting: Setting, scene: Scene) -> Any:
     """What the paper's classifier sees: everything but the alert model's score."""
     return scene.past.features.drop(columns=setting.score, errors="ignore")
-
-
-def split_offset(params: Params) -> tuple[Params, float]:
-    """LightGBM's settings, and the addition to the initial score."""
-    return {name: value for name, value in params.items() if name != _OFFSET}, float(params[_OFFSET])
 
 
 def _plain(row: Mapping[Any, Any]) -> Params:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from deccaf.benchmark.store import Store
-from deccaf.policies import MIXTURES
+from deccaf.policies import MIXTURES, RIVALS
 
 Array = NDArray[np.float64]
 SCENARIO = ["alert_rate", "ratio"]
@@ -38,6 +38,19 @@ def largest_share(results: pd.DataFrame) -> pd.DataFrame:
     """The results with most training data."""
     found: pd.DataFrame = results[results["train_share"] == results["train_share"].max()]
     return found
+
+
+def one_batch(results: pd.DataFrame) -> pd.DataFrame:
+    """The results of the paper's settings, one batch each; of the workloads where nothing else was run."""
+    plain = results[results["workload"] == ""]
+    return results if plain.empty else plain
+
+
+def by_workload(results: pd.DataFrame) -> pd.DataFrame:
+    """Mean cost per 100 cases over scenarios and variations: a row per policy, a column per workload."""
+    most = largest_share(results)
+    wide = most.pivot_table(index="policy", columns="workload", values=cost_column(results), sort=False)
+    return wide.rename(columns={"": "the month as one batch"}).rename_axis(columns=None).reset_index()
 
 
 def by_scenario(table: pd.DataFrame) -> Iterator[tuple[float, float, pd.DataFrame]]:
@@ -68,7 +81,7 @@ def cost_intervals(results: pd.DataFrame, cost: str | None = None) -> pd.DataFra
 
 def by_variation(results: pd.DataFrame) -> pd.DataFrame:
     """A row per variation, a column per policy: what it costs."""
-    index = [*SCENARIO, "train_share", "training_seed", "capacity_seed"]
+    index = [*SCENARIO, "train_share", "training_seed", "workload", "capacity_seed"]
     order = list(dict.fromkeys(results["policy"]))
     return results.pivot(index=index, columns="policy", values=cost_column(results))[order]
 
@@ -192,6 +205,23 @@ def shares_of_gain(corners: pd.DataFrame) -> dict[str, float]:
     return shares
 
 
+def rivals(results: pd.DataFrame) -> pd.DataFrame:
+    """What `deccaf` saves against each rival: its mean and range over scenarios, and what the rival wins."""
+    wide = by_variation(largest_share(results))
+    columns = ["policy", "saved", "least", "most", "won", "scenarios_won", "scenarios"]
+    if OURS not in wide:
+        return pd.DataFrame(columns=columns)
+    means, rows = wide.groupby(SCENARIO).mean(), []
+    for name in wide:
+        if str(name).removesuffix("-optimal") in {*RIVALS, "rejection"}:
+            saved = 1 - means[OURS] / means[name]
+            won = float((wide[name] < wide[OURS]).mean())
+            counts = (int((saved < 0).sum()), len(saved))
+            rows.append((name, saved.mean(), saved.min(), saved.max(), won, *counts))
+    found = pd.DataFrame(rows, columns=columns)
+    return found if found["policy"].str.removesuffix("-optimal").isin(RIVALS).any() else found.head(0)
+
+
 def outcomes(store: Store) -> pd.DataFrame:
     """Shares of fp, fn, tp, tn in the histories, with most training data."""
     rows = [{**where, **report["outcomes"]} for where, report in reports(store, "experts", most=True)]
@@ -245,6 +275,25 @@ def chosen_settings(store: Store) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def group_errors(store: Store) -> pd.DataFrame:
+    """Error rates by group: one row per scenario, variation, policy and group, with most training data."""
+    rows: list[dict[str, Any]] = []
+    for where, report in reports(store, "cells", most=True):
+        for policy, groups in report.get("groups", {}).items():
+            rows += [{**where, "policy": policy, "group": name, **rates} for name, rates in groups.items()]
+    return pd.DataFrame(rows)
+
+
+def group_ratios(errors: pd.DataFrame, rate: str) -> pd.DataFrame:
+    """The least rate of a group as a share of the largest: a row per policy, a column per scenario.
+
+    Rates are means over the variations; 1 is alike for all groups.
+    """
+    means = errors.groupby([*SCENARIO, "policy", "group"], sort=False)[rate].mean().unstack("group")
+    ratio = means.min(axis=1) / means.max(axis=1)
+    return ratio.unstack(SCENARIO).reindex(list(dict.fromkeys(errors["policy"])))
+
+
 def prices(store: Store, policy: str = OURS) -> pd.DataFrame:
     """Mean price of one more case for each maker: what it would save, per 100 such cases."""
     rows = []
@@ -257,7 +306,7 @@ def prices(store: Store, policy: str = OURS) -> pd.DataFrame:
 def seconds(store: Store, results: pd.DataFrame) -> pd.DataFrame:
     """Mean and total seconds of each stage."""
     rows: list[dict[str, Any]] = []
-    for kind in ("cases", "paper", "experts", "released"):
+    for kind in ("cases", "paper", "experts", "released", "rivals"):
         for _, report in reports(store, kind):
             rows += [{"stage": stage, "seconds": value} for stage, value in report["seconds"].items()]
     for key in store.finished("searches"):
@@ -269,7 +318,7 @@ def seconds(store: Store, results: pd.DataFrame) -> pd.DataFrame:
     return table.groupby("stage", sort=False)["seconds"].agg(["count", "mean", "sum"]).reset_index()
 
 
-def reports(store: Store, kind: str, *, most: bool = False) -> list[tuple[dict[str, float], dict[str, Any]]]:
+def reports(store: Store, kind: str, *, most: bool = False) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """The reports of a kind of work with what their folders' names say; `most`: largest share only."""
     found = [(_named(key), store.report(key)) for key in store.finished(kind)]
     if most and found:
@@ -278,17 +327,18 @@ def reports(store: Store, kind: str, *, most: bool = False) -> list[tuple[dict[s
     return found
 
 
-_NAMES: dict[str, tuple[str, Callable[[str], float]]] = {
+_NAMES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "rate": ("alert_rate", float),
     "ratio": ("ratio", float),
     "share": ("train_share", lambda text: round(float(text) / 100, 6)),
     "seed": ("training_seed", int),
     "capacity": ("capacity_seed", int),
+    "workload": ("workload", str),
 }
 
 
-def _named(key: str) -> dict[str, float]:
-    found = {}
+def _named(key: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
     for part in key.split("/")[-1].split("_"):
         name, _, value = part.partition("-")
         if name in _NAMES:

@@ -18,18 +18,20 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from deccaf.benchmark.kept import decision_columns, expert_columns, truth_columns
-from deccaf.benchmark.scene import Crew, Scene, Setting, simulated_team
-from deccaf.benchmark.search import paper_features, split_offset
+from deccaf.benchmark.scene import Crew, Scene, Setting
+from deccaf.benchmark.search import paper_features
 from deccaf.benchmark.store import Found
 from deccaf.data.costs import Costs
 from deccaf.data.history import History
 from deccaf.evaluate.agreement import complementarity, outcome_shares
+from deccaf.evaluate.dependence import dependence, group_of
 from deccaf.evaluate.measures import ece, log_loss, roc_auc
 from deccaf.models.cases.classifier import reweighted
 from deccaf.models.expected_cost import learn_cases, learn_decisions
 from deccaf.models.methods import Settings
 from deccaf.models.paper.expertise import QUICK, HumanExpertiseModel, OneVsAll
 from deccaf.models.paper.paper_classifier import PaperClassifier
+from deccaf.models.paper.searching import split_offset
 
 Array = NDArray[np.float64]
 Shortlist = Sequence[Mapping[str, Any]]
@@ -83,7 +85,7 @@ def fit_paper_classifier(setting: Setting, ratio: float, share: float, shortlist
         models = [PaperClassifier(classes).fit(features, scene.label, weight, validation=scene.held)]
         fixed = min(models[0].losses_)
         for params in shortlist:
-            settings, offset = split_offset(dict(params))
+            settings, offset = split_offset(params)
             model = PaperClassifier(classes, candidates=[settings], offsets=[offset])
             models.append(model.fit(features, scene.label, weight, validation=scene.held))
         return min(models, key=lambda model: min(model.losses_)), fixed
@@ -92,12 +94,18 @@ def fit_paper_classifier(setting: Setting, ratio: float, share: float, shortlist
     again = PaperClassifier(classes, candidates=[model.params_], offsets=[model.offset_])
     clock("paper classifier, refit", lambda: again.fit(features, scene.label, weight))
     p, refit = model.predict(scene.test.features), again.predict(scene.test.features)
+    past = model.predict(features)
+    wrong = past[scene.held].argmax(axis=1) != scene.label[scene.held]
     on_test = costs.case_weights(scene.truth)
     return Found(
         {
             "paper": _measures(scene.truth > 0, _not_first(p), on_test),
             "refit": _measures(scene.truth > 0, _not_first(refit), on_test),
-            "validation": {"fixed": fixed, "chosen": min(model.losses_)},
+            "validation": {
+                "fixed": fixed,
+                "chosen": min(model.losses_),
+                "cost": float((weight[scene.held] * wrong).mean()),
+            },
             "params": {**model.params_, "offset": model.offset_},
             "seconds": clock.seconds,
         },
@@ -105,7 +113,7 @@ def fit_paper_classifier(setting: Setting, ratio: float, share: float, shortlist
             "predictions": pd.DataFrame(
                 {**truth_columns("p", p, costs.classes), **truth_columns("refit", refit, costs.classes)}
             ),
-            "past": pd.DataFrame(truth_columns("p", model.predict(features), costs.classes)),
+            "past": pd.DataFrame(truth_columns("p", past, costs.classes)),
         },
     )
 
@@ -217,10 +225,15 @@ def study_team(setting: Setting, ratio: float, seed: int, p: Array) -> Found:
     rates = pd.DataFrame(
         {"maker": names, "fpr": wrong[truth == 0].mean(axis=0), "fnr": wrong[truth > 0].mean(axis=0)}
     )
-    tables = {"rates": rates, "complementarity": complementarity(truth, said)}
-    if setting.decisions is None:
-        team = simulated_team(setting, ratio)
-        tables["weights"] = pd.DataFrame(team.directions[:, -1, :], columns=list(team.features.names))
+    groups = crew.team.groups if crew.team is not None else [group_of(name) for name in crew.experts]
+    tables = {
+        "rates": rates.assign(group=["classifier", *groups]),
+        "complementarity": complementarity(truth, said),
+        "dependence": dependence(scene.test.features, truth, crew.said, crew.experts),
+    }
+    if crew.team is not None:
+        looks = crew.team.directions[:, -1, :]
+        tables["weights"] = pd.DataFrame(looks, columns=list(crew.team.features.names))
     classes = np.arange(len(costs.classes))
     at_stake = (truth[:, None] == classes).mean(axis=0) * costs.case_weights(classes)
     stakes = {"fp": float(at_stake[0]), "fn": float(at_stake[1:].sum())}

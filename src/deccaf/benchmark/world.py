@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from deccaf.benchmark.profile import MonthsTable, Profile
-from deccaf.benchmark.scene import Setting
+from deccaf.benchmark.profile import MonthsTable, Profile, TeamTable
+from deccaf.benchmark.scene import Roster, Setting
 from deccaf.benchmark.store import Found, Store
+from deccaf.data.capacity import Capacity
 from deccaf.data.cases import Cases
 from deccaf.data.decisions import Decisions
 from deccaf.data.files import read_frame
+from deccaf.data.names import names_of
 from deccaf.errors import ConfigError, DataError
 from deccaf.simulate.alerts import AlertModel, AlertSets, Roc, build_alert_sets, tune_alert_model
 from deccaf.simulate.applications import generate_applications
@@ -32,14 +34,26 @@ class Source:
     applications: Path | None = None
     alerts: Path | None = None
     decisions: Path | None = None
+    capacity: Path | None = None
+    """Everybody's limits in the test month, in place of the profile's capacities and workloads."""
+    batches: Path | None = None
+    """The batch of each test case, for a capacity with several."""
 
     def __post_init__(self) -> None:
         if self.applications is not None and self.alerts is not None:
             raise ConfigError("--applications and --alerts: give one of them; alerts come from applications")
+        if self.batches is not None and self.capacity is None:
+            raise ConfigError("--batches: are for a --capacity with several batches; give that too")
 
     def identity(self) -> dict[str, Any]:
         """What tells these files from others: their contents."""
-        files = {"applications": self.applications, "alerts": self.alerts, "decisions": self.decisions}
+        files = {
+            "applications": self.applications,
+            "alerts": self.alerts,
+            "decisions": self.decisions,
+            "capacity": self.capacity,
+            "batches": self.batches,
+        }
         return {name: _digest(path) for name, path in files.items() if path is not None}
 
 
@@ -109,11 +123,28 @@ def _kept(sets: AlertSets, rate: float, searched: Mapping[str, Any]) -> Found:
     return Found(report, tables)
 
 
+def given_roster(source: Source) -> Roster | None:
+    """The limits that the user gave, with the batch of each case."""
+    if source.capacity is None:
+        return None
+    batch = None
+    if source.batches is not None:
+        table = read_frame(source.batches)
+        case = "case_id" if "case_id" in table else str(table.columns[0])
+        if "batch" not in table or case == "batch":
+            raise DataError(
+                f"{source.batches}: expected case_id and batch, found {', '.join(map(str, table))}"
+            )
+        batch = pd.Series(names_of(table["batch"]).to_numpy(), pd.Index(names_of(table[case])))
+    return Roster(Capacity.read(source.capacity), batch)
+
+
 def settings(
     store: Store, profile: Profile, source: Source, say: Callable[[str], None]
 ) -> dict[float, Setting]:
     """The alerts of each rate as every piece of work gets them."""
     found: dict[float, Setting] = {}
+    roster = given_roster(source)
     for rate in profile.grid.alert_rates:
         cases = Cases.from_frame(
             store.table(key(rate), "alerts"), columns=profile.columns, require=("label", "time")
@@ -124,8 +155,18 @@ def settings(
         if source.decisions is not None:
             table = read_frame(source.decisions)
             decisions = Decisions.from_frame(table, cases=cases)
+        team = profile.team
+        if roster is not None:
+            team = TeamTable.model_validate({**team.model_dump(), "size": len(roster.people), "pool": None})
         found[rate] = Setting(
-            cases, months, profile.team, profile.score, profile.world.seed, decisions, profile.model
+            cases,
+            months,
+            team,
+            profile.score,
+            profile.world.seed,
+            decisions,
+            profile.model,
+            roster=roster,
         )
     return found
 

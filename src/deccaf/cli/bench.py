@@ -43,7 +43,7 @@ def _list(help: str) -> Any:
 def run(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run; started again, it goes on.")],
     profile: Annotated[
-        str, typer.Option(help="quick, standard, paper, own-alerts, or a .toml file.")
+        str, typer.Option(help="quick, standard, paper, own-alerts, fifar, or a .toml file.")
     ] = "quick",
     applications: Annotated[
         Path | None, typer.Option(help="BAF's Base.csv or a file like it; without it they are generated.")
@@ -52,6 +52,13 @@ def run(
     decisions: Annotated[
         Path | None,
         typer.Option(help="Decisions of real reviewers (case_id, expert_id, decision), not simulated ones."),
+    ] = None,
+    capacity: Annotated[
+        Path | None,
+        typer.Option(help="A roster for the test month (also FiFAR's capacity.csv) for the profile's."),
+    ] = None,
+    batches: Annotated[
+        Path | None, typer.Option(help="The batch of each test case (case_id, batch), for --capacity.")
     ] = None,
     team_size: Annotated[
         int | None, typer.Option(min=1, help="How many reviewers; from --decisions each seed draws a team.")
@@ -78,7 +85,7 @@ def run(
     """
     from deccaf.benchmark.profile import read_profile
     from deccaf.benchmark.run import run_benchmark
-    from deccaf.benchmark.tables import cost_table, largest_share
+    from deccaf.benchmark.tables import cost_table, largest_share, one_batch
     from deccaf.benchmark.world import Source
 
     settings = read_profile(profile).with_grid(
@@ -98,12 +105,13 @@ def run(
         found = run_benchmark(
             settings,
             out,
-            source=Source(applications, alerts, decisions),
+            source=Source(applications, alerts, decisions, capacity, batches),
             jobs=jobs or os.cpu_count() or 1,
             cluster=cluster,
             say=tell,
             progress=progress,
         )
+    found = one_batch(found)
     shown = cost_table(found if as_json else largest_share(found))
     show_table(
         shown, title="Mean cost of errors per 100 cases, by alert rate and cost ratio", as_json=as_json
@@ -135,6 +143,40 @@ def report(
         path = page.write(target)
         page.write_for_print(target)
     say(f"Report: {path}")
+
+
+@bench.command(epilog="Example: deccaf bench drift --seeds 0,1,2")
+def drift(
+    alerts: Annotated[
+        Path | None, typer.Option(help="A ready set of alerts with the model's score; else it is generated.")
+    ] = None,
+    rows: Annotated[int, typer.Option(min=20_000, help="Applications to generate.")] = 1_000_000,
+    ratio: Annotated[
+        float, typer.Option(min=0.0, help="Cost of a false positive / of a false negative.")
+    ] = 0.057,
+    seeds: Annotated[str, _list("Seeds of histories and days.")] = "0",
+    kinds: Annotated[str | None, _list("steady, lenient, learning, sudden, tired.")] = None,
+    team_size: Annotated[int, typer.Option(min=1, help="How many simulated reviewers.")] = 9,
+    team_seed: Annotated[int, typer.Option(min=0, help="Seed of the team.")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Plan a month day by day while people change: what half-life, updates and the watch save.
+
+    Prints the expected cost per 100 cases by kind of change and way to keep up, with the saving against a fit
+    that is kept as it is.
+    """
+    from deccaf.benchmark.drifting import KINDS, alerts_setting, drift_table, summary
+
+    team = {"size": team_size, "seed": team_seed}
+    setting = alerts_setting(rows, alerts, team, say)
+    wanted = _values(kinds, str, "--kinds") or list(KINDS)
+    numbers = _values(seeds, int, "--seeds") or [0]
+    found = drift_table(setting, ratio, numbers, wanted, say=say)
+    show_table(
+        found if as_json else summary(found),
+        title="Expected cost of errors per 100 cases, and what is saved against the fit that is kept",
+        as_json=as_json,
+    )
 
 
 def _values(text: str | None, kind: type[_T], option: str) -> list[_T] | None:

@@ -1,7 +1,8 @@
 """Search budgets: how many settings are tried on held-out rows before a model is chosen, and from where.
 
-`quick` tries the few settings that a model comes with, `standard` and `paper` draw more from its space. For
-trial-by-trial searches that can be resumed, see `deccaf.models.paper.tuning`.
+`quick` tries the few settings that a model comes with, `standard` and `paper` draw more from its space. The
+methods of the paper take `paper` at its word: they make the appendix's searches, trial by trial
+(`deccaf.models.paper.searching`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from deccaf.errors import ConfigError, did_you_mean
 
 BUDGETS = {"quick": 0, "standard": 20, "paper": 120}
 """Settings that are drawn beside those that the models come with."""
+PUBLISHED = "paper"
+"""The budget of the paper's appendix."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import pandas as pd
 from deccaf.benchmark import published, tables
 from deccaf.benchmark.formatting import MEASURED, PAPER_ROW, heads
 from deccaf.benchmark.sections import figures as pictures
+from deccaf.benchmark.sections.scheme import scheme
 from deccaf.benchmark.store import Store
 from deccaf.report import figures
 from deccaf.report.page import Section
@@ -29,6 +30,12 @@ def model_sections(store: Store, results: pd.DataFrame) -> tuple[Section, ...]:
         *_settings(store),
         *_chosen(store),
         *_seconds(store, results),
+        Section(
+            title="How it works",
+            text="The paper's scheme with deccaf's parts. The paper learns whether an expert is right, not "
+            "what it decides, and its plan adds up chances of being right, not costs.",
+            pictures={"scheme": scheme},
+        ),
     )
 
 
@@ -152,11 +159,36 @@ def _teams(store: Store) -> Iterable[Section]:
             f"What each expert goes by; {order.index[0]!r} sways the team most", diverging=True,
             label="weight / length",
         )  # fmt: skip
+    dependent = store.table(key, "dependence")
+    sway = dependent.abs().mean().sort_values(ascending=False)
+    shown["dependence"] = partial(
+        figures.heatmap, dependent[list(sway.index)].to_numpy(np.float64), report["experts"],
+        list(sway.index),
+        f"What decisions go by, as estimated from them; {sway.index[0]!r} moves them most", diverging=True,
+        label="log-odds, lowest to highest",
+    )  # fmt: skip
     yield Section(
         title="The experts",
         text="On the test month. Full lines are as costly as rejecting everything (green: cheaper, red: "
         "dearer), dashed lines 70 % and 40 % of it; h is the paper's classifier.",
         pictures=shown,
+        table=_people({s: table for s, (table, _) in rates.items()}),
+        note="Means of each group of people over the scenarios, from the decisions drawn.",
+        name="experts",
+    )
+
+
+def _people(rates: Mapping[tuple[float, float], pd.DataFrame]) -> pd.DataFrame:
+    """Error rates by group of people, mean over scenarios."""
+    every = pd.concat(rates.values())
+    parts = every.groupby("group", sort=False)
+    return pd.DataFrame(
+        {
+            "Group": list(parts.groups),
+            "Makers": parts["maker"].nunique().to_numpy(),
+            "False-positive rate": parts["fpr"].mean().map("{:.1%}".format).to_numpy(),
+            "False-negative rate": parts["fnr"].mean().map("{:.1%}".format).to_numpy(),
+        }
     )
 
 
@@ -184,9 +216,21 @@ def _alert_model(store: Store) -> Iterable[Section]:
                 f"alerts-by-month-{rate:g}": partial(figures.alerts_by_month, months.set_index("month")),
                 f"alert-model-{rate:g}": partial(figures.roc, fpr, tpr, marked, span),
             },
-            note="The paper's model: recall 57.9 % in validation and 52.1 % in deployment at 5 %.",
+            note="The paper's model: recall 57.9 % in validation and 52.1 % in deployment at 5 %. "
+            + _alert_settings(report),
             name=f"alerts-{rate:g}",
         )
+
+
+def _alert_settings(report: Mapping[str, Any]) -> str:
+    """The paper's table 5: what was selected."""
+    if "alert_model" not in report:
+        return "Its settings are those that the paper selected."
+    chosen = ", ".join(
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in report["alert_model"].items()
+    )
+    return f"Settings chosen in {report['alert_trials']} trials: {chosen}."
 
 
 def _months(months: pd.DataFrame) -> pd.DataFrame:

@@ -7,7 +7,8 @@ one model with the expert as a categorical feature; one-vs-all is one model per 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,56 @@ QUICK: tuple[Mapping[str, Any], ...] = (
     {**_DART, "n_estimators": 150, "max_depth": 5, "learning_rate": 0.1, "min_child_samples": 100},
 )
 """Settings of the quick budget: on the alerts, deeper trees were worse throughout the space."""
+
+
+_Chosen = tuple[Boosted, dict[str, Any], list[float]]
+"""The trees, their settings, and the validation loss of every candidate."""
+
+
+class _Part:
+    """One model of correctness: its rows, binned once for all settings that are tried."""
+
+    def __init__(
+        self,
+        matrix: Array,
+        correct: NDArray[np.int64],
+        weight: Array,
+        held: Mask,
+        categorical: Sequence[int],
+        seed: int,
+    ) -> None:
+        def rows(mask: Mask) -> boosting.TrainingRows:
+            return boosting.TrainingRows(
+                matrix[mask],
+                correct[mask],
+                classes=2,
+                categorical=categorical,
+                weight=weight[mask],
+                seed=seed,
+            )
+
+        self.chooses = bool(held.any() and not held.all())
+        self.all = partial(rows, np.ones(len(held), bool))
+        self.train = rows(~held) if self.chooses else None
+        self.held, self.held_weight = (matrix[held], correct[held]), weight[held]
+
+    def tried(self, params: Mapping[str, Any]) -> tuple[Boosted, float]:
+        """The trees, and their weighted log-loss on the held-out rows."""
+        if self.train is None:
+            return self.all().train(params), 0.0
+        booster = self.train.train(params)
+        log_p = boosting.log_chances(booster, self.held[0], 2)
+        return booster, boosting.weighted_log_loss(log_p, self.held[1], self.held_weight)
+
+    def choose(self, candidates: Sequence[Mapping[str, Any]], refit: bool) -> _Chosen:
+        """The settings with the least loss on the held-out rows; the first where there are none."""
+        if not self.chooses:
+            return self.all().train(candidates[0]), dict(candidates[0]), []
+        trials = [self.tried(params) for params in candidates]
+        losses = [loss for _, loss in trials]
+        place = int(np.argmin(losses))
+        chosen = dict(candidates[place])
+        return (self.all().train(chosen) if refit else trials[place][0]), chosen, losses
 
 
 class _Expertise:
@@ -61,55 +112,55 @@ class _Expertise:
         Rows of `validation` choose between the settings and are not learned from, unless `refit`; without
         them the first settings are taken.
         """
+        parts = self._prepared(features, truth, expert, decision, weight, validation)
+        self._keep([part.choose(self.candidates, refit) for part in parts])
+        return self
+
+    def trial(
+        self,
+        features: pd.DataFrame,
+        truth: ArrayLike,
+        expert: Sequence[str] | pd.Series,
+        decision: ArrayLike,
+        weight: ArrayLike,
+        *,
+        validation: Mask,
+    ) -> Callable[[Mapping[str, Any]], float]:
+        """What a search minimises: the weighted validation log-loss of settings, of rows binned once."""
+        parts = self._prepared(features, truth, expert, decision, weight, validation)
+        stakes = [part.held_weight.sum() for part in parts]
+
+        def loss(params: Mapping[str, Any]) -> float:
+            return float(np.average([part.tried(params)[1] for part in parts], weights=stakes))
+
+        return loss
+
+    def _prepared(
+        self,
+        features: pd.DataFrame,
+        truth: ArrayLike,
+        expert: Sequence[str] | pd.Series,
+        decision: ArrayLike,
+        weight: ArrayLike | None,
+        validation: Mask | None,
+    ) -> list[_Part]:
         held = np.zeros(len(features), bool) if validation is None else np.asarray(validation, bool)
         log = DecisionLog.of(
             features, truth, expert, decision, classes=self.classes, weight=weight, group=pd.Series(held)
         )
-        held = np.asarray(log.group, bool)
         self.experts_ = log.experts
         self.encoder_ = TreeEncoder().fit(log.features)
         matrix = self.encoder_.transform(log.features, extra=1)
         matrix[:, -1] = log.expert
-        self._learn(matrix, (log.truth == log.decision).astype(np.int64), log, held, refit)
-        return self
+        correct = (log.truth == log.decision).astype(np.int64)
+        return self._parts(matrix, correct, log.weight, np.asarray(log.group, bool))
 
-    def _learn(
-        self, matrix: Array, correct: NDArray[np.int64], log: DecisionLog, held: Mask, refit: bool
-    ) -> None:
+    def _parts(self, matrix: Array, correct: NDArray[np.int64], weight: Array, held: Mask) -> list[_Part]:
+        """The models to fit; the last column of the matrix is the expert."""
         raise NotImplementedError
 
-    def _choose(
-        self,
-        matrix: Array,
-        correct: NDArray[np.int64],
-        weight: Array,
-        held: Mask,
-        refit: bool,
-        categorical: Sequence[int],
-    ) -> tuple[Boosted, dict[str, Any], list[float]]:
-        """The booster with the least weighted log-loss on the held-out rows, its settings, and all losses."""
-
-        def train(params: Mapping[str, Any], rows: Mask) -> Boosted:
-            return boosting.train(
-                matrix[rows],
-                correct[rows],
-                classes=2,
-                params=params,
-                categorical=categorical,
-                weight=weight[rows],
-                seed=self.seed,
-            )
-
-        if not held.any() or held.all():
-            return train(self.candidates[0], np.ones(len(held), bool)), dict(self.candidates[0]), []
-        trials = []
-        for params in self.candidates:
-            booster = train(params, ~held)
-            log_p = boosting.log_chances(booster, matrix[held], 2)
-            trials.append((boosting.weighted_log_loss(log_p, correct[held], weight[held]), booster))
-        place = int(np.argmin([loss for loss, _ in trials]))
-        chosen, losses = dict(self.candidates[place]), [loss for loss, _ in trials]
-        return (train(chosen, np.ones(len(held), bool)) if refit else trials[place][1]), chosen, losses
+    def _keep(self, chosen: list[_Chosen]) -> None:
+        raise NotImplementedError
 
     def _by_name(self, known: Array, experts: Sequence[str] | None) -> Array:
         """Columns for the names asked for; anyone never seen is the mean of those known."""
@@ -162,13 +213,12 @@ class HumanExpertiseModel(_Expertise):
         model.booster_ = boosting.from_text(data["booster"])
         return model
 
-    def _learn(
-        self, matrix: Array, correct: NDArray[np.int64], log: DecisionLog, held: Mask, refit: bool
-    ) -> None:
+    def _parts(self, matrix: Array, correct: NDArray[np.int64], weight: Array, held: Mask) -> list[_Part]:
         categorical = [*self.encoder_.categorical, matrix.shape[1] - 1]
-        self.booster_, self.params_, self.losses_ = self._choose(
-            matrix, correct, log.weight, held, refit, categorical
-        )
+        return [_Part(matrix, correct, weight, held, categorical, self.seed)]
+
+    def _keep(self, chosen: list[_Chosen]) -> None:
+        ((self.booster_, self.params_, self.losses_),) = chosen
 
 
 class OneVsAll(_Expertise):
@@ -215,22 +265,23 @@ class OneVsAll(_Expertise):
         model.boosters_ = [boosting.from_text(text) for text in data["boosters"]]
         return model
 
-    def _learn(
-        self, matrix: Array, correct: NDArray[np.int64], log: DecisionLog, held: Mask, refit: bool
-    ) -> None:
-        self.boosters_: list[Boosted] = []
-        self.params_: list[dict[str, Any]] = []
-        self.losses_: list[list[float]] = []
+    def _parts(self, matrix: Array, correct: NDArray[np.int64], weight: Array, held: Mask) -> list[_Part]:
+        parts = []
         for j in range(len(self.experts_)):
-            mine = log.expert == j
-            booster, params, losses = self._choose(
-                matrix[mine, :-1],
-                correct[mine],
-                log.weight[mine],
-                held[mine],
-                refit,
-                self.encoder_.categorical,
+            mine = matrix[:, -1] == j
+            parts.append(
+                _Part(
+                    matrix[mine, :-1],
+                    correct[mine],
+                    weight[mine],
+                    held[mine],
+                    self.encoder_.categorical,
+                    self.seed,
+                )
             )
-            self.boosters_.append(booster)
-            self.params_.append(params)
-            self.losses_.append(losses)
+        return parts
+
+    def _keep(self, chosen: list[_Chosen]) -> None:
+        self.boosters_: list[Boosted] = [booster for booster, _, _ in chosen]
+        self.params_: list[dict[str, Any]] = [params for _, params, _ in chosen]
+        self.losses_: list[list[float]] = [losses for _, _, losses in chosen]

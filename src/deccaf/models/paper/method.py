@@ -13,12 +13,13 @@ from deccaf.data.costs import Class, Costs
 from deccaf.data.history import History
 from deccaf.errors import ConfigError
 from deccaf.models.blending.holdout import holdouts
-from deccaf.models.budgets import candidates
+from deccaf.models.budgets import PUBLISHED, candidates
 from deccaf.models.cases.classifier import unweighted
 from deccaf.models.methods import Learned, Scores, Settings
 from deccaf.models.paper import expertise, paper_classifier
 from deccaf.models.paper.expertise import HumanExpertiseModel, OneVsAll
-from deccaf.models.paper.paper_classifier import PaperClassifier
+from deccaf.models.paper.paper_classifier import OFFSETS, ClassifierRows, PaperClassifier
+from deccaf.models.paper.searching import expertise_trial, searched_classifier, searched_expertise
 from deccaf.models.paper.spaces import CLASSIFIER, EXPERTISE
 from deccaf.models.protocols import Method
 
@@ -79,28 +80,67 @@ class PaperMethod(Method):
         masks = holdouts(len(history.label), time=history.time, group=history.group, seed=settings.seed)
         held = masks[0] if masks else np.zeros(len(history.label), bool)
         if classifier is None:
-            tried = candidates(paper_classifier.QUICK, CLASSIFIER.space, settings.budget, settings.seed)
-            classifier = PaperClassifier(settings.classes, candidates=tried, seed=settings.seed).fit(
-                history.features, history.label, stakes, validation=held
-            )
+            classifier = self._classifier(history, settings, stakes, held)
         if not len(history.case):
             return LearnedCorrectness(self.name, classifier, None)
         settings.step("Learning how people decide")
-        tried = candidates(expertise.QUICK, EXPERTISE.space, settings.budget, settings.seed)
-        team = self.team(settings.classes, candidates=tried, seed=settings.seed).fit(
+        return LearnedCorrectness(self.name, classifier, self._experts(history, settings, stakes, held))
+
+    def _classifier(
+        self, history: History, settings: Settings, stakes: Array, held: NDArray[np.bool_]
+    ) -> PaperClassifier:
+        features, label = history.features, history.label
+        options: dict[str, Any] = {
+            "candidates": candidates(paper_classifier.QUICK, CLASSIFIER.space, settings.budget, settings.seed)
+        }
+        if settings.budget == PUBLISHED and held.any():
+            settings.step(
+                f"Searching the classifier's settings: 2,000 trials for each of {len(OFFSETS)} starts"
+            )
+            rows = ClassifierRows.of(
+                features, label, stakes, validation=held, classes=settings.classes, seed=settings.seed
+            )
+            params, offset = searched_classifier(rows, settings.seed)
+            options = {"candidates": [params], "offsets": [offset]}
+        model = PaperClassifier(settings.classes, seed=settings.seed, **options)
+        return model.fit(features, label, stakes, validation=held)
+
+    def _experts(
+        self, history: History, settings: Settings, stakes: Array, held: NDArray[np.bool_]
+    ) -> HumanExpertiseModel | OneVsAll:
+        rows = (
             history.features.iloc[history.case],
             history.label[history.case],
             history.expert,
             history.decision,
-            stakes[history.case],
-            validation=held[history.case],
         )
-        return LearnedCorrectness(self.name, classifier, team)
+        weight, later = stakes[history.case], held[history.case]
+        tried: Sequence[Mapping[str, Any]] = candidates(
+            expertise.QUICK, EXPERTISE.space, settings.budget, settings.seed
+        )
+        if settings.budget == PUBLISHED:
+            people = (
+                [None] if self.team is HumanExpertiseModel else _searchable(history.expert, weight, later)
+            )
+            settings.step(f"Searching the settings of {len(people)} expertise model(s): 120 trials each")
+            known = {"classes": settings.classes, "seed": settings.seed}
+            trials = [expertise_trial(self.team, rows, weight, later, name, **known) for name in people]
+            if later.any() and trials:
+                tried = searched_expertise(trials, settings.seed)
+        team = self.team(settings.classes, candidates=tried, seed=settings.seed)
+        team.fit(*rows, weight, validation=later)
+        return team
 
     def from_dict(self, data: Mapping[str, Any]) -> Learned:
         """Rebuild what `Learned.to_dict` gave."""
         team = None if data["decisions"] is None else self.team.from_dict(data["decisions"])
         return LearnedCorrectness(self.name, PaperClassifier.from_dict(data["classifier"]), team)
+
+
+def _searchable(expert: pd.Series, weight: Array, held: NDArray[np.bool_]) -> list[str]:
+    """Experts with decisions to learn from and others to choose by."""
+    known = pd.DataFrame({"expert": expert.to_numpy(), "held": held})[weight > 0].groupby("expert")["held"]
+    return [str(name) for name, part in known if part.any() and not part.all()]
 
 
 def _stakes(costs: Array) -> Array:

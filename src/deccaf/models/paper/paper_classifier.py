@@ -11,6 +11,7 @@ and offsets 0, 0.2, ..., 2: a bias towards fraud, chosen with the other settings
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,62 @@ QUICK: tuple[Mapping[str, Any], ...] = (
     {**_DART, "n_estimators": 100, "max_depth": 3, "learning_rate": 0.2, "min_child_samples": 100},
 )
 """Settings of the quick budget."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClassifierRows:
+    """Cases encoded and binned once, for every pair of settings and offset that is tried on them."""
+
+    encoder: TreeEncoder
+    train: boosting.TrainingRows
+    base: Array
+    """g_d."""
+    held: tuple[Array, NDArray[np.int64], Array]
+    """Matrix, labels and weights of the validation cases."""
+
+    @classmethod
+    def of(
+        cls,
+        features: pd.DataFrame,
+        label: ArrayLike,
+        weight: ArrayLike,
+        *,
+        validation: NDArray[np.bool_] | None = None,
+        classes: int = 2,
+        seed: int = 0,
+    ) -> ClassifierRows:
+        """Learn on the cases outside `validation`, measure on those inside."""
+        labels, weights = codes(label, len(features), classes, "label"), weights_of(weight, len(features))
+        useful = known_rows(labels, weights)
+        held = np.zeros(len(features), bool) if validation is None else np.asarray(validation, bool)
+        train, held = useful & ~held, useful & held
+        encoder = TreeEncoder().fit(features)
+        matrix = encoder.transform(features)
+        rows = boosting.TrainingRows(
+            matrix[train],
+            labels[train],
+            classes=classes,
+            categorical=encoder.categorical,
+            weight=weights[train],
+            seed=seed,
+        )
+        base = initial_score(labels[train], weights[train], classes)
+        return cls(encoder, rows, base, (matrix[held], labels[held], weights[held]))
+
+    @property
+    def chooses(self) -> bool:
+        """Whether there are validation cases to choose by."""
+        return len(self.held[1]) > 0
+
+    def tried(self, params: Mapping[str, Any], offset: float) -> tuple[Boosted, Array, float]:
+        """The trees, the initial score, and the weighted log-loss on the validation cases (0 without any)."""
+        start = self.base + offset
+        booster = self.train.train(params, start=start)
+        if not self.chooses:
+            return booster, start, 0.0
+        matrix, labels, weights = self.held
+        log_p = boosting.log_chances(booster, matrix, self.train.classes, start)
+        return booster, start, boosting.weighted_log_loss(log_p, labels, weights)
 
 
 class PaperClassifier:
@@ -75,34 +132,14 @@ class PaperClassifier:
 
         Without validation cases the first settings and the first offset are taken.
         """
-        labels, weights = (
-            codes(label, len(features), self.classes, "label"),
-            weights_of(weight, len(features)),
+        rows = ClassifierRows.of(
+            features, label, weight, validation=validation, classes=self.classes, seed=self.seed
         )
-        useful = known_rows(labels, weights)
-        held = np.zeros(len(features), bool) if validation is None else np.asarray(validation, bool)
-        train, held = useful & ~held, useful & held
-        self.encoder_ = TreeEncoder().fit(features)
-        matrix = self.encoder_.transform(features)
-        base = initial_score(labels[train], weights[train], self.classes)
+        self.encoder_ = rows.encoder
         pairs = [(params, offset) for params in self.candidates for offset in self.offsets]
         self.losses_, best = [], np.inf
-        for params, offset in pairs if held.any() else pairs[:1]:
-            start = base + offset
-            booster: Boosted = boosting.train(
-                matrix[train],
-                labels[train],
-                classes=self.classes,
-                params=params,
-                categorical=self.encoder_.categorical,
-                weight=weights[train],
-                start=start,
-                seed=self.seed,
-            )
-            loss = 0.0
-            if held.any():
-                log_p = boosting.log_chances(booster, matrix[held], self.classes, start)
-                loss = boosting.weighted_log_loss(log_p, labels[held], weights[held])
+        for params, offset in pairs if rows.chooses else pairs[:1]:
+            booster, start, loss = rows.tried(params, offset)
             self.losses_.append(loss)
             if loss < best:
                 best, self.params_, self.offset_ = loss, dict(params), float(offset)

@@ -76,6 +76,7 @@ def tune(
     study: str | None = None,
     data: str = "",
     jobs: int = 1,
+    before: pd.DataFrame | None = None,
     progress: Progress | None = None,
 ) -> Tuned:
     """Minimise `objective` over a search's space.
@@ -95,6 +96,9 @@ def tune(
         Whatever identifies the data, such as a hash; a stored study of other data is refused.
     jobs
         Processes that run trials at the same time.
+    before
+        Completed trials of the same search (`Tuned.trials`), to go on from without a storage: with one job
+        the outcome is that of a search in one go.
     """
     wanted = search.budget(budget)
     name = study or f"{search.name}-{budget if isinstance(budget, str) else wanted.trials}"
@@ -104,9 +108,14 @@ def tune(
         work = _Study(name, storage, search.space, wanted.startup, seed, jobs)
         opened = _open(work)
         _check_same(opened, _fingerprint(work, data))
+        if before is not None:
+            opened.add_trials(_made(before, search.space))
         run = _run_serially if jobs == 1 else _run_in_parallel
         run(work, opened, objective, wanted.trials, progress)
-        return _best(_completed(opened)[: wanted.trials], search.space)
+        found = _best(_completed(opened)[: wanted.trials], search.space)
+    if before is not None:
+        found.trials.loc[: len(before) - 1, "seconds"] = before["seconds"].to_numpy()
+    return found
 
 
 def _run_serially(
@@ -158,6 +167,31 @@ def _suggest(trial: Trial, space: Space) -> Params:
         else:
             params[name] = values
     return params
+
+
+def _made(trials: pd.DataFrame, space: Space) -> list[FrozenTrial]:
+    """Trials as a study has them, from the table of those that were completed."""
+    ranges = {name: _distribution(v) for name, v in space.items() if isinstance(v, Range | Choice)}
+    return [
+        optuna.trial.create_trial(
+            params={name: _plain(row[name]) for name in ranges},
+            distributions=ranges,
+            value=float(row["loss"]),
+        )
+        for row in trials.to_dict("records")
+    ]
+
+
+def _distribution(values: Range | Choice) -> optuna.distributions.BaseDistribution:
+    if isinstance(values, Choice):
+        return optuna.distributions.CategoricalDistribution(values.options)
+    if values.whole:
+        return optuna.distributions.IntDistribution(int(values.low), int(values.high), log=values.log)
+    return optuna.distributions.FloatDistribution(values.low, values.high, log=values.log)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
 
 
 def _open(work: _Study) -> optuna.Study:

@@ -27,6 +27,8 @@ _ALWAYS = {
     "force_row_wise": True,
     "feature_pre_filter": False,
 }
+_BINNING = ("enable_bundle", "max_bin", "min_data_in_bin", "bin_construct_sample_cnt", "linear_tree")
+"""Settings that change how rows are binned; LightGBM refuses rows that were binned with others."""
 _FLOOR = 1e-7
 """No class is less likely than this: a class absent in training must not make a blend infinite."""
 _LARGE = 4_000_000
@@ -34,6 +36,92 @@ _MANY_WALKS, _MANY_ROWS = 10_000_000, 4_096
 """Rows x trees, and rows, from which it pays to prepare the forest."""
 _PREPARED: WeakKeyDictionary[Boosted, ExpertScorer] = WeakKeyDictionary()
 """A model in use is asked again and again."""
+
+
+class TrainingRows:
+    """Rows to learn from, binned once for as many fits as are wanted, with other settings and initial scores.
+
+    What is learned is the same to the last bit as from rows that are binned for every fit.
+    """
+
+    def __init__(
+        self,
+        matrix: Array,
+        target: Ints,
+        *,
+        classes: int,
+        categorical: Sequence[int] = (),
+        weight: Array | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.matrix = matrix
+        self.target = target
+        self.classes = classes
+        self.categorical = list(categorical)
+        self.weight = weight
+        self.seed = seed
+        self._binned: dict[tuple[Any, ...], lgb.Dataset] = {}
+
+    def train(
+        self,
+        params: Params,
+        *,
+        start: Array | None = None,
+        validation: tuple[Array, Ints, Array | None] | None = None,
+        patience: int = 50,
+    ) -> lgb.Booster:
+        """Boost trees for P(target = k).
+
+        `params` are LightGBM's, with `n_estimators` for the number of rounds. `start` is a log-odds per class
+        but the first (K - 1 numbers) that boosting starts from; the caller adds it again after prediction
+        (`log_chances`). `validation` (matrix, target, weight) stops early where boosting can be (not with
+        dart).
+        """
+        import lightgbm as lgb
+
+        always = {**_ALWAYS, "seed": self.seed, "num_threads": _threads(self.matrix)}
+        settings = {**always, **params, **_objective(self.classes)}
+        rounds = int(settings.pop("n_estimators", 100))
+        if start is not None:
+            settings["boost_from_average"] = False
+        data = self._rows(settings, start)
+        if validation is None or settings.get("boosting_type") == "dart":
+            return lgb.train(settings, data, rounds)
+        held_out = self._dataset(*validation, settings, start, data)
+        stop = lgb.early_stopping(patience, verbose=False)
+        return lgb.train(settings, data, rounds, valid_sets=[held_out], callbacks=[stop])
+
+    def _rows(self, settings: Mapping[str, Any], start: Array | None) -> lgb.Dataset:
+        """The rows as these settings bin them, with this initial score."""
+        key = (start is None, *(settings.get(name) for name in _BINNING))
+        if key not in self._binned:
+            self._binned[key] = self._dataset(self.matrix, self.target, self.weight, settings, start)
+        elif start is not None:
+            self._binned[key].set_init_score(_start_scores(start, len(self.matrix)))
+        return self._binned[key]
+
+    def _dataset(
+        self,
+        x: Array,
+        y: Ints,
+        w: Array | None,
+        settings: Mapping[str, Any],
+        start: Array | None,
+        reference: lgb.Dataset | None = None,
+    ) -> lgb.Dataset:
+        import lightgbm as lgb
+
+        return lgb.Dataset(
+            x,
+            y,
+            weight=w,
+            init_score=None if start is None else _start_scores(start, len(x)),
+            # real names may hold what LightGBM's files cannot
+            feature_name=[f"f{place}" for place in range(x.shape[1])],
+            categorical_feature=self.categorical,
+            reference=reference,
+            params=dict(settings),
+        )
 
 
 def train(
@@ -49,40 +137,9 @@ def train(
     patience: int = 50,
     seed: int = 0,
 ) -> lgb.Booster:
-    """Boost trees for P(target = k).
-
-    `params` are LightGBM's, with `n_estimators` for the number of rounds. `start` is a log-odds per class
-    but the first (K - 1 numbers) that boosting starts from; the caller adds it again after prediction
-    (`log_chances`). `validation` (matrix, target, weight) stops early where boosting can be (not with dart).
-    """
-    import lightgbm as lgb
-
-    settings = {**_ALWAYS, "seed": seed, "num_threads": _threads(matrix), **params, **_objective(classes)}
-    rounds = int(settings.pop("n_estimators", 100))
-    if start is not None:
-        settings["boost_from_average"] = False
-    names = [
-        f"f{place}" for place in range(matrix.shape[1])
-    ]  # real names may hold what LightGBM's files cannot
-
-    def dataset(x: Array, y: Ints, w: Array | None, reference: lgb.Dataset | None = None) -> lgb.Dataset:
-        return lgb.Dataset(
-            x,
-            y,
-            weight=w,
-            init_score=None if start is None else _start_scores(start, len(x)),
-            feature_name=names,
-            categorical_feature=list(categorical),
-            reference=reference,
-            params=settings,
-        )
-
-    data = dataset(matrix, target, weight)
-    if validation is None or settings.get("boosting_type") == "dart":
-        return lgb.train(settings, data, rounds)
-    held_out = dataset(*validation, reference=data)
-    stop = lgb.early_stopping(patience, verbose=False)
-    return lgb.train(settings, data, rounds, valid_sets=[held_out], callbacks=[stop])
+    """One fit; see `TrainingRows.train`."""
+    rows = TrainingRows(matrix, target, classes=classes, categorical=categorical, weight=weight, seed=seed)
+    return rows.train(params, start=start, validation=validation, patience=patience)
 
 
 def log_chances(booster: Boosted, matrix: Array, classes: int, start: Array | None = None) -> Array:

@@ -239,6 +239,20 @@ class SyntheticTeam:
             said[here] = _pick(chances, stream(root, "decision", name, 0).random(len(cases))[rows])
         return said
 
+    def pair_errors(
+        self, cases: Cases, row: Codes, expert: Codes, *, handled: ArrayLike | None = None
+    ) -> Array:
+        """True chance of an error for given (case, expert) positions, tired as `decide_pairs` has it."""
+        label, seen = truth_of(cases), self._seen(cases)
+        wrong = np.empty(len(row))
+        before = None if handled is None else np.asarray(handled, np.float64)
+        for j in range(len(self)):
+            here = np.flatnonzero(expert == j)
+            rows = row[here]
+            chances = self._given(seen[:, rows], j, label[rows], None if before is None else before[here])
+            wrong[here] = _wrong(chances, label[rows])
+        return wrong
+
     def rates(self, cases: Cases) -> pd.DataFrame:
         """Expected share of each wrong decision, (y, m) in the columns: fpr and fnr with two classes."""
         label, seen = truth_of(cases), self._seen(cases)
