@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from deccaf.data.costs import MACHINE
 from deccaf.data.staffing import StaffingTable
+from deccaf.errors import DataError
 from deccaf.planning.scored import Scored
 from deccaf.planning.staffing import Staffing, staffed
 from deccaf.planning.terms import Terms
@@ -33,7 +34,10 @@ _NEEDED = 0.5
 
 def asked_for(connection: sa.Connection, changes: dict[str, Any]) -> StaffingTable | None:
     """The `[staffing]` of the settings with some of it changed; None where nobody said what an hour costs."""
-    known = read_config(connection).staffing
+    try:
+        known = read_config(connection).staffing
+    except DataError:  # a desk that is told all losses has no configuration
+        known = None
     values = {**({} if known is None else known.model_dump(exclude_unset=True)), **changes}
     if "wage" not in values:
         return None
