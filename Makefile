@@ -2,7 +2,9 @@
 # make test        the tests
 # make lint        ruff and mypy
 # make reference   write the generated pages, docs/commands.md and docs/api.md
+# make docs        build the documentation site into site, strictly
 # make wheel       build the package into dist
+# make release     build sdist and wheel, check them in a clean environment, write a bill of materials
 # make soak        the service under kills, races, restarts, lost power, a million cases; half a day
 # make lock        resolve the dependencies anew (needs uv)
 #
@@ -16,7 +18,7 @@ BIN := .venv/bin
 # each computes in one thread
 WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 
-.PHONY: demo test lint reference wheel soak lock clean
+.PHONY: demo test lint reference docs wheel release soak lock clean
 
 demo: .venv/ready
 	$(BIN)/deccaf demo --out deccaf-demo
@@ -34,8 +36,14 @@ reference: .venv/ready
 	$(BIN)/python -m deccaf.cli.reference docs/commands.md
 	$(BIN)/python -m deccaf.cli.api_reference docs/api.md
 
+docs: .venv/ready
+	$(BIN)/python -m mkdocs build --strict --quiet
+
 wheel: .venv/ready
 	$(BIN)/python -m hatchling build -t wheel
+
+release: .venv/ready
+	$(BIN)/python tools/release.py
 
 soak: .venv/ready
 	sh tools/test-packages
@@ -54,4 +62,4 @@ lock:
 		--no-annotate --no-header --quiet --output-file requirements.lock
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis deccaf-demo dist
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis deccaf-demo dist site

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pkgutil
 import re
+import subprocess
+import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+import yaml
 
 from deccaf import errors
 from deccaf.cli.api_reference import MODULES, api_page, public_names
@@ -100,3 +103,51 @@ def _found(name: str) -> bool:
             found = getattr(found, part, None)
         return found is not None
     return False
+
+
+HOW_TO = ("Try it", "My team's data", "Run it for a desk")
+
+
+def navigation() -> dict[str, list[str]]:
+    """The pages of the site, by visitor."""
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+    return {
+        name: [path for page in pages for path in page.values()]
+        for part in site["nav"]
+        for name, pages in part.items()
+    }
+
+
+def test_every_page_has_its_place_in_the_site() -> None:
+    listed = [path for pages in navigation().values() for path in pages]
+    assert sorted(listed) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+
+
+@pytest.mark.parametrize(
+    "page", [page for part in HOW_TO for page in navigation()[part] if page != "glossary.md"]
+)
+def test_every_how_to_begins_with_a_question_that_somebody_has(page: str) -> None:
+    opening = (ROOT / "docs" / page).read_text().split("\n\n")[1].replace("\n", " ")
+    assert re.fullmatch(r'\*".+\?"\*', opening), opening
+
+
+def test_the_glossary_has_all_our_words() -> None:
+    ours = re.search(
+        r"^## Our words\n(.*?)^## ", (ROOT / "docs" / "architecture.md").read_text(), re.S | re.M
+    )[1]
+    words = [word for word in re.findall(r"^\| ([a-z ]+) \|", ours, re.M) if word != "word"]
+    glossary = re.findall(r"^\| ([^|]+) \|", (ROOT / "docs" / "glossary.md").read_text(), re.M)
+    assert len(words) > 10
+    assert set(words) <= set(glossary)
+    assert glossary[2:] == sorted(glossary[2:])
+
+
+def test_the_site_can_be_built_and_asks_nobody_else(tmp_path: Path) -> None:
+    pytest.importorskip("material", reason="the site needs the extra docs: pip install '.[docs]'")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "index.html").read_text()
+    assert not re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="(?:https?:)?//[^"]+', page)

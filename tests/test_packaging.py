@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import tomllib
 import zipfile
 from email.message import Message
 from email.parser import Parser
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
@@ -23,16 +23,28 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OPTIONAL = PROJECT["optional-dependencies"]
 
 
+def _release() -> ModuleType:
+    spec = spec_from_file_location("release", ROOT / "tools" / "release.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+release = _release()
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    """The wheel, built without network and without an environment of its own."""
-    folder = tmp_path_factory.mktemp("dist")
-    line = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    (path,) = folder.glob("*.whl")
-    assert path.name == f"deccaf-{__version__}-py3-none-any.whl"
-    return zipfile.ZipFile(path)
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Wheel and source distribution, built without network and without an environment of their own."""
+    return release.build(tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="module")
+def wheel(built: tuple[Path, Path]) -> zipfile.ZipFile:
+    assert built[0].name == f"deccaf-{__version__}-py3-none-any.whl"
+    return zipfile.ZipFile(built[0])
 
 
 @pytest.fixture(scope="module")
@@ -60,12 +72,56 @@ def test_heavy_packages_that_only_some_need_come_with_extras(metadata: Message) 
         "report",
         "search",
         "excel",
+        "docs",
         "dask",
         "service",
         "bench",
         "dev",
     }
     assert metadata["Project-URL"] is None
+
+
+def test_what_is_released_holds_no_tests_and_no_data(built: tuple[Path, Path], tmp_path: Path) -> None:
+    wheel, source = built
+    assert release.check_wheel(wheel) == []
+    assert release.check_source(source) == []
+    spoilt = tmp_path / wheel.name
+    with zipfile.ZipFile(wheel) as good, zipfile.ZipFile(spoilt, "w") as bad:
+        for name in good.namelist():
+            if name != "deccaf/py.typed":
+                bad.writestr(name, good.read(name))
+        bad.writestr("deccaf/cases.parquet", b"")
+        bad.writestr("tests/test_x.py", b"")
+    assert [found.partition(": ")[2] for found in release.check_wheel(spoilt)] == [
+        "deccaf/py.typed is missing",
+        "deccaf/cases.parquet does not belong there",
+        "tests/test_x.py does not belong there",
+    ]
+
+
+def test_the_bill_of_materials_names_every_part_with_its_sum(built: tuple[Path, Path]) -> None:
+    found = [
+        {"name": "deccaf", "version": __version__, "license": "Apache-2.0"},
+        {"name": "Typing_Extensions", "version": "4.0", "license": ["PSF-2.0"]},
+    ]
+    bill = release.bill_of_materials(found, list(built))
+    assert bill["bomFormat"] == "CycloneDX"
+    assert bill["metadata"]["component"]["purl"] == f"pkg:pypi/deccaf@{__version__}"
+    (library, *files) = bill["components"]
+    assert library["purl"] == "pkg:pypi/typing-extensions@4.0"
+    assert library["licenses"] == [{"license": {"name": "PSF-2.0"}}]
+    assert [one["name"] for one in files] == [path.name for path in built]
+    assert all(len(one["hashes"][0]["content"]) == 64 for one in files)
+
+
+def test_a_tag_publishes_what_make_release_has_checked() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())["jobs"]
+    commands = [step["run"] for step in jobs["build"]["steps"] if "run" in step]
+    assert commands[1:] == ["make lint", "make test", "make release"]
+    assert "GITHUB_REF_NAME" in commands[0]
+    assert jobs["publish"]["permissions"] == {"id-token": "write"}
+    assert jobs["publish"]["needs"] == "build"
+    assert not re.search(r"secrets\.|password", (ROOT / ".github" / "workflows" / "release.yml").read_text())
 
 
 def test_the_lock_has_every_dependency_and_extra() -> None:

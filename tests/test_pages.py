@@ -42,7 +42,7 @@ def test_the_session_cookie_is_out_of_reach_of_scripts_and_other_sites(desk: Wor
 
 
 def test_every_page_asks_strangers_to_sign_in(desk: World) -> None:
-    for path in ("/", "/queue", "/cases", "/cases/a1", "/what-if", "/today/numbers", "/setup", "/plans/1"):
+    for path in ("/", "/queue", "/cases", "/cases/a1", "/what-if", "/next-week", "/setup", "/plans/1"):
         answer = desk.nobody.get(path)
         assert answer.status_code == 401, path
         assert 'action="/sign-in"' in answer.text
@@ -165,6 +165,17 @@ def test_the_what_if_solves_the_day_again(desk: World, lead: Person) -> None:
     # nobody works
     assert "cost 7.50 units more" in lead.get("/what-if?team=0").text
     assert lead.get("/what-if?of:ann=many").status_code == 422
+    # next week: 40 cases a day; ann (0.25) and bob (0.5) save 0.75 and 0.5 a case, ten of them an hour
+    assert "What an hour costs" in lead.get("/next-week").text
+    found = lead.get("/next-week?wage=6&hours=2&minutes=6").text
+    assert (
+        "10.0 hours of people pay next week" in found
+    )  # ann's two hours a day; bob's cost more than they save
+    assert "ann" in found
+    assert "as good as ann on all cases" not in found  # bob has no hours to use a lesson in
+    assert "the log had no seconds" in lead.get("/next-week?wage=6").text
+    assert lead.get("/next-week?wage=x").status_code == 422
+    assert lead.get("/next-week?wage=-1").status_code == 422
 
 
 def test_a_lead_changes_capacity_and_absence(desk: World, lead: Person) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -30,17 +30,21 @@ from deccaf.data.costs import MACHINE, Costs, machine_losses, review_costs
 from deccaf.data.frames import as_pandas, default_names, same_kind
 from deccaf.data.history import per_row
 from deccaf.data.names import names_of
+from deccaf.data.notebook import card
 from deccaf.data.schema import Columns, Schema
 from deccaf.data.sources import sources
+from deccaf.data.staffing import StaffingTable
 from deccaf.data.values import class_codes
 from deccaf.errors import ConfigError, DataError, ModelFileError, did_you_mean
 from deccaf.evaluate.drift import Comparison
+from deccaf.evaluate.measures import reliability
 from deccaf.evaluate.people import People
 from deccaf.models.decisions.model import DecisionModel
 from deccaf.models.methods import METHODS, Learned, Scores
 from deccaf.models.model_file import read_model_file, write_model_file
 from deccaf.models.protocols import CasePart, DecisionPart
 from deccaf.models.texts.spaces import spaces_from_dict, spaces_to_dict
+from deccaf.optional import drawn
 from deccaf.planning.constraints import needs_opinions, read_constraints, read_table
 from deccaf.planning.explain import Explanation, explain_case
 from deccaf.planning.intake import Chunk, Intake
@@ -55,6 +59,9 @@ from deccaf.planning.terms import Terms
 from deccaf.planning.waiting import Waits, read_waits
 from deccaf.planning.what_if import Scenario, WhatIf, WhatIfs, what_ifs
 from deccaf.progress import Step, silent
+
+if TYPE_CHECKING:
+    from deccaf.planning.staffing import Staffing
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -324,6 +331,42 @@ class FittedTeam:
             waiting=self.waits(urgency, rules, start),
         )
 
+    def staff(
+        self,
+        X: Any,
+        staffing: StaffingTable | Mapping[str, Any],
+        *,
+        dates: Any = None,
+        kind: Any = None,
+        lessons: int = 5,
+        precision: float = 0.003,
+        step: Step = silent,
+    ) -> Staffing:
+        """How many hours of whom next week: the roster of least wages and errors, and whom to train in what.
+
+        X are the cases of past weeks, a table, checked `Cases` or the path of a file; `staffing` is what a
+        `[staffing]` table says: wages, who can be had how long, a budget. `dates` says when each case came,
+        and `kind` what kind it is of, one value per row; `Cases` and files bring their own times, and the
+        column that `staffing` names as the kind. The answer is within a share `precision` of the best.
+        """
+        from deccaf.planning.staffing import named_column, staffed
+
+        self._check_fitted()
+        table = read_table(staffing, StaffingTable, "staffing")
+        if isinstance(X, str | Path):
+            roles = self.columns_.model_copy(update={"group": (table.kind,) if table.kind else ()})
+            optional = ("label", "time")
+            X = Cases.read(X, columns=roles, costs=self.costs_, schema=self.schema_, optional=optional)
+        if isinstance(X, Cases) and dates is None:
+            dates = X.time
+        if kind is None and table.kind:
+            kind = named_column(X, table.kind, "[staffing] kind")
+        scored = self.scored(X, table.people(self.experts_), step=step)
+        when = per_row(dates, len(scored.ids), "dates")
+        of = per_row(kind, len(scored.ids), "kind")
+        options: dict[str, Any] = {"lessons": lessons, "precision": precision, "seed": self.seed}
+        return staffed(scored, table, self.pace_, dates=when, kind=of, step=step, **options)
+
     def waits(
         self,
         waiting: WaitingTable | None = None,
@@ -445,6 +488,39 @@ class FittedTeam:
             ],
         }
         return People.of(facts, self.classes_.tolist(), self.pace_, about)
+
+    def plot_people(self) -> Any:
+        """How everybody decides, with intervals: a matplotlib figure. It needs the extra `report`."""
+        return drawn("people", "people_picture", self.people())
+
+    def plot_calibration(self, X: Any, y: ArrayLike) -> Any:
+        """What the model says of the truth of labelled cases, against what was so: a matplotlib figure.
+
+        Cases that it did not learn from tell most. It needs the extra `report`.
+        """
+        scored = self.scored(X, ())
+        truth = self._codes(y, len(scored.ids), "y")
+        known, names = truth >= 0, self.classes_.tolist()
+        assert scored.p is not None
+        shown = names[1:] if len(names) == 2 else names
+        curves = {
+            str(name): reliability(truth[known] == place, scored.p[known, place])
+            for place, name in enumerate(names)
+            if name in shown
+        }
+        return drawn("calibration", "chances_picture", curves)
+
+    def _repr_html_(self) -> str:
+        if not hasattr(self, "learned_"):
+            return card(type(self).__name__, [repr(self), "not fitted yet"])
+        facts, people = self.training_, self.people()
+        known = [
+            f"method {self.method}; {facts['cases']:,} cases, {len(self.experts_)} people, "
+            f"{len(self.schema_.features)} features; classes {', '.join(map(str, self.classes_))}",
+            f"costs: {self.terms.words()}",
+        ]
+        shown = [name for name in ("decisions", "labelled", "error_rate", "pace") if name in people.table]
+        return card(type(self).__name__, known, people.table[shown].dropna(axis=1, how="all"))
 
     def save(self, path: str | Path, key: bytes | None = None) -> None:
         """Write a model file; with `key` it is signed, so that `load` can tell where it comes from."""

@@ -2,7 +2,8 @@
 
 `lazy_names` gives a package its public names without importing where they are defined: `import deccaf` and
 `deccaf --help` are ready at once, though numpy, pandas and LightGBM take seconds. `extra` stands around the
-import of a package that is not installed by default, and says by which extra it comes.
+import of a package that is not installed by default, and says by which extra it comes. `drawn` is how a
+result of a lower floor has a picture: the only import that points upwards, once somebody asks to look.
 """
 
 from __future__ import annotations
@@ -31,6 +32,11 @@ def lazy_names(
         return getattr(import_module(home_of[name]), name)
 
     return get, lambda: sorted(home_of)
+
+
+def drawn(module: str, name: str, *of: Any) -> Any:
+    """The picture that a function of `deccaf.report` draws."""
+    return getattr(import_module(f"deccaf.report.{module}"), name)(*of)
 
 
 @contextmanager

@@ -12,7 +12,8 @@ Inside: `problem` (inputs and result), `solve` (choice of method), `exact` (the 
 there is no plan), `verify`.
 
 `constrained` plans under constraints that break this structure; `stream` routes one case at a time, with a
-`forecast` and bid prices; `waiting` counts what waiting costs, and says in which order to work.
+`forecast` and bid prices; `waiting` counts what waiting costs, and says in which order to work; `staffing`
+finds how many hours of whom to have.
 """
 
 from typing import TYPE_CHECKING

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deccaf.assign.exact.scan import Floats, Ints, map_chunks
 from deccaf.data.frames import as_pandas, plain_columns
+from deccaf.data.notebook import card
 from deccaf.errors import ConfigError, DataError
 
 LARGEST_TOTAL = 1e306  # sums of losses and prices must stay finite
@@ -152,6 +153,16 @@ class Assignment:
     cases: pd.Index | None = field(default=None, repr=False)
     makers: pd.Index | None = field(default=None, repr=False)
     stopped: bool = False
+
+    def _repr_html_(self) -> str:
+        names = [f"maker {j}" for j in range(len(self.prices))] if self.makers is None else self.makers
+        table = pd.DataFrame({"cases": self.load, "price": self.prices}, index=pd.Index(names))
+        lines = [
+            f"{len(self.maker):,} cases, total loss {self.objective:,.6g}",
+            f"proved: no plan within the limits is better by more than {self.gap:.3g}",
+            f"{self.method}, {self.seconds:.3f} s" + (", stopped by the time limit" if self.stopped else ""),
+        ]
+        return card("Assignment", lines, table)
 
     @property
     def load(self) -> Ints:

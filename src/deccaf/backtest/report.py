@@ -322,29 +322,39 @@ def _received_section(found: Backtest) -> Section:
 
 
 def _calibration_section(found: Backtest) -> Section:
-    counts = found.calibration["expert"].value_counts()
-    chosen = [str(name) for name in counts.index if counts[name] >= _FEWEST][:MOST]
-    shown, pictures = calibration_table(found), {}
+    shown = calibration_table(found)
     pooled = shown.set_index("expert").loc[POOLED]
     text = (
         "The chance that each expert would be right, as given before, is off by "
         f"{pooled['calibration error']} on average over all {pooled['decisions']} decisions in the test part."
     )
-    if chosen:
-        panels = {
-            name: {OURS: reliability(mine["right"], mine["chance"], bins=_BINS)}
-            for name in chosen
-            for mine in [found.calibration[found.calibration["expert"] == name]]
-        }
-        title = f"Chances are off by {pooled['calibration error']} over all decisions; by expert as below"
-        pictures["backtest-calibration"] = partial(reliability_grid, panels, title=title)
+    drawn = {"backtest-calibration": partial(calibration_figure, found)} if _often(found) else {}
     return Section(
         title="Can the chances be trusted?",
         text=text,
         table=shown,
-        pictures=pictures,
+        pictures=drawn,
         note=f"On the experts' own decisions, which the models had not seen; {_BINS} bins each.",
     )
+
+
+def calibration_figure(found: Backtest) -> Figure:
+    """The chances that experts would be right against how often they were, expert by expert."""
+    panels = {
+        name: {OURS: reliability(mine["right"], mine["chance"], bins=_BINS)}
+        for name in _often(found)
+        for mine in [found.calibration[found.calibration["expert"] == name]]
+    }
+    error = calibration_table(found).set_index("expert").loc[POOLED, "calibration error"]
+    return reliability_grid(
+        panels, title=f"Chances are off by {error} over all decisions; by expert as below"
+    )
+
+
+def _often(found: Backtest) -> list[str]:
+    """Who decided often enough for a curve."""
+    counts = found.calibration["expert"].value_counts()
+    return [str(name) for name in counts.index if counts[name] >= _FEWEST][:MOST]
 
 
 def _group_sections(found: Backtest) -> list[Section]:

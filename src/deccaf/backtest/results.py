@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,8 @@ from deccaf.backtest.split import Part, Rooms, Split, of_truth
 from deccaf.backtest.verdict import HISTORY, OURS, SIMPLE, Verdict, best_simple, open_verdict, verdict_of
 from deccaf.data.costs import MACHINE, Class
 from deccaf.data.history import MANY_GROUPS, History, splitting_group
+from deccaf.data.notebook import card
+from deccaf.errors import ConfigError
 from deccaf.evaluate.fairness import by_group
 from deccaf.evaluate.hidden_reasons import STRENGTHS, lower_costs, strength_that_undoes, upper_costs
 from deccaf.evaluate.off_policy import Estimate, mean_with_interval
@@ -116,6 +118,22 @@ class Backtest:
     ends of intervals over all that the truth may be, `cost_low`, `cost_high`, `saved_low`, `saved_high`."""
     agreement: Agreement | None = None
     """How far people agree; None where too few test cases were decided by several."""
+
+    def plot(self, what: Literal["costs", "hours", "calibration"] = "costs") -> Any:
+        """Costs by policy, cost against hours of the team, or calibration, as in the report.
+
+        A matplotlib figure; it needs the extra `report`.
+        """
+        from deccaf.backtest import report
+
+        figures = {"costs": report.cost_figure, "hours": report.curve_figure}
+        figures |= {"calibration": report.calibration_figure}
+        if what not in figures:
+            raise ConfigError(f"plot: expected one of {', '.join(figures)}, got {what!r}")
+        return figures[what](self)
+
+    def _repr_html_(self) -> str:
+        return card(self.verdict.headline, [*self.verdict.sentences, *self.notes], self.costs)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for programs; `costs` is the table as it is printed."""

@@ -39,6 +39,7 @@ COMMANDS = {
     "onboard": "Propose the labelled cases that tell most about a newcomer, and count their answers at once.",
     "backtest": "Test on history what plans would have cost, against the machine, random cases and what "
     "really happened.",
+    "staff": "Say how many hours of whom to have next week, by wages and by what their decisions save.",
     "trial": "Plan a trial of a candidate beside today's practice, and read what it has shown so far.",
     "audit": "Draw decisions for a quality audit, and estimate precision and recall from what it found.",
     "stream": "Route cases the moment they arrive, within everyone's limits for the day.",

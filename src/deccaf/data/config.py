@@ -36,6 +36,7 @@ from deccaf.data.costs import Class, Cost, Costs
 from deccaf.data.display import DisplayTable
 from deccaf.data.schema import Columns
 from deccaf.data.second import SecondTable
+from deccaf.data.staffing import StaffingTable
 from deccaf.errors import ConfigError, did_you_mean
 from deccaf.plugins import CASE_PARTS, DECISION_PARTS, METHODS, Registry
 
@@ -320,6 +321,7 @@ class Config(Table):
     constraints: ConstraintsTable | None = None
     display: DisplayTable = DisplayTable()
     second: SecondTable = SecondTable()
+    staffing: StaffingTable | None = None
 
     @model_validator(mode="after")
     def _classes_are_known(self) -> Config:

@@ -8,6 +8,7 @@
   beside it; `intervals`: how sure the costs are.
 - `waiting`: what waiting costs beside errors, in which order everybody works, what will be late; `minutes`:
   how long cases take.
+- `staffing`: how many hours of whom; `training`: whom to train in what.
 - `what_if`: the same cases with other limits or costs. `explain`: why a case went where it went.
 """
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from deccaf.planning.plan import Choice, Plan, Summary, Waited
     from deccaf.planning.planner import make_plan
     from deccaf.planning.scored import Scored
+    from deccaf.planning.staffing import Staffing, staffed
     from deccaf.planning.terms import Terms
     from deccaf.planning.waiting import Waits, read_waits
     from deccaf.planning.what_if import Scenario, WhatIf, WhatIfs, what_ifs
@@ -32,6 +34,7 @@ __all__ = [
     "Plan",
     "Scenario",
     "Scored",
+    "Staffing",
     "Summary",
     "Terms",
     "Waited",
@@ -40,6 +43,7 @@ __all__ = [
     "WhatIfs",
     "make_plan",
     "read_waits",
+    "staffed",
     "what_ifs",
 ]
 
@@ -51,6 +55,7 @@ __getattr__, __dir__ = lazy_names(
         "deccaf.planning.plan": "Choice Plan Summary Waited",
         "deccaf.planning.planner": "make_plan",
         "deccaf.planning.scored": "Scored",
+        "deccaf.planning.staffing": "Staffing staffed",
         "deccaf.planning.terms": "Terms",
         "deccaf.planning.waiting": "Waits read_waits",
         "deccaf.planning.what_if": "Scenario WhatIf WhatIfs what_ifs",

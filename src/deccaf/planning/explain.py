@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from deccaf.data.costs import MACHINE, Class
+from deccaf.data.notebook import card
 from deccaf.data.schema import Schema
 from deccaf.models.contributions import COLUMNS
 from deccaf.models.methods import Learned
@@ -43,6 +44,9 @@ class Explanation:
     words: pd.DataFrame
     """Of texts: `about`, `truth`, `says`, `feature`, `word`, and `total`, by which the log-odds would be
     lower without the word."""
+
+    def _repr_html_(self) -> str:
+        return card(f"Case {self.case}: {self.chosen}", self.text().splitlines(), self.makers)
 
     def text(self) -> str:
         """The explanation as a person would tell it."""

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from deccaf.assign import Assignment
 from deccaf.data.amounts import cost
 from deccaf.data.files import write_frame, write_frames
+from deccaf.data.notebook import card
 from deccaf.errors import DataError, show
 from deccaf.evaluate.drift import Unlike
+from deccaf.optional import drawn
 from deccaf.planning.terms import Terms
 
 PART = 500_000
@@ -188,6 +190,19 @@ class Plan:
     """The batch of each case, by name."""
     constraints: pd.DataFrame | None = field(default=None, repr=False)
     """With constraints: one row per batch and constraint, with what it costs and which part of it binds."""
+
+    def plot(self) -> Any:
+        """Who gets how much, what room is left, whose time is worth most: a matplotlib figure.
+
+        It needs the extra `report`.
+        """
+        return drawn("plans", "plan_picture", self)
+
+    def _repr_html_(self) -> str:
+        makers = self.summary.makers.rename(
+            columns={"price": "next case saves", "next_hour": "next hour saves"}
+        )
+        return card("Plan", self.summary.lines(), makers.dropna(axis=1, how="all"))
 
     def about(self, case: Any) -> Choice:
         """What the plan says of a case."""

@@ -1,7 +1,8 @@
 """Pages and pictures in one style.
 
 - `page`: a `Report` is one self-contained HTML page of sections.
-- `figures`, `calibration`, `people`: pictures in one style; drawing needs the extra `report` (matplotlib).
+- `figures`, `calibration`, `people`, `plans`, `staffing`: pictures in one style; drawing needs the extra
+  `report` (matplotlib).
 """
 
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from deccaf.report.figures import as_pdf, as_png, can_draw, canvas, finish, heatmap
     from deccaf.report.page import Report, Section
     from deccaf.report.people import people_picture, people_report
+    from deccaf.report.plans import plan_picture
+    from deccaf.report.staffing import staffing_picture
 
 __all__ = [
     "Report",
@@ -25,8 +28,10 @@ __all__ = [
     "heatmap",
     "people_picture",
     "people_report",
+    "plan_picture",
     "reliability_grid",
     "reliability_picture",
+    "staffing_picture",
 ]
 
 __getattr__, __dir__ = lazy_names(
@@ -36,5 +41,7 @@ __getattr__, __dir__ = lazy_names(
         "deccaf.report.figures": "as_pdf as_png can_draw canvas finish heatmap",
         "deccaf.report.page": "Report Section",
         "deccaf.report.people": "people_picture people_report",
+        "deccaf.report.plans": "plan_picture",
+        "deccaf.report.staffing": "staffing_picture",
     },
 )

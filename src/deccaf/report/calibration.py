@@ -38,6 +38,11 @@ def reliability_picture(curves: Curves, *, what: str = "a right decision") -> Fi
     return figure
 
 
+def chances_picture(curves: Curves) -> Figure:
+    """Reliability of the chances of each truth."""
+    return reliability_picture(curves, what="this truth")
+
+
 def reliability_grid(
     panels: Mapping[str, Curves], *, what: str = "a right decision", title: str | None = None
 ) -> Figure:

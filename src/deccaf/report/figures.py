@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 INK = "#1f2933"
 MUTED = "#7b8794"
 GRID = "#e4e7eb"
-BLUE, ORANGE, GREEN, RED, PURPLE = "#2563a8", "#d9730d", "#2b8a5b", "#c0392b", "#7048a8"
-PALETTE = (BLUE, ORANGE, GREEN, PURPLE, RED, "#0f8b8d", "#9a6b1f", "#5c6b7a")
+BLUE, ORANGE, GREEN, RED, PURPLE = "#2563a8", "#d9730d", "#12a37a", "#a3143c", "#5b2a86"
+PALETTE = (BLUE, ORANGE, GREEN, PURPLE, RED, "#4fa8d8", "#8a6414", "#5c6b7a")
+"""The first six can be told apart by people who see two of three colours, which a test reckons."""
 
 
 def can_draw() -> bool:

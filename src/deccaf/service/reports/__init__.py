@@ -3,5 +3,5 @@
 `shift_report` (a shift and its cost), `expert_report` (everybody's errors), `person_report` (one person),
 `team_report` (calibration and disagreement), `model_report` (versions while in force),
 `letting_report` (rejects let through by lot), `what_if` (the day with other capacities),
-`installation` (what is set up).
+`next_week` (how many hours of whom), `installation` (what is set up).
 """

@@ -12,10 +12,10 @@ below.
 
 from deccaf.service.web.pages import cases, models, monitoring, plan, queue, setup, signing, team, today
 from deccaf.service.web.pages.casework import display
-from deccaf.service.web.pages.lead import audit, find, move, opinions, staff
+from deccaf.service.web.pages.lead import audit, find, move, next_week, opinions, staff
 from deccaf.service.web.pages.learning import candidate, lesson, past, trying_out
 
-_DESK = (signing, today, plan, queue, opinions, find, move, cases, team, staff, audit)
+_DESK = (signing, today, next_week, plan, queue, opinions, find, move, cases, team, staff, audit)
 _PAGES = (*_DESK, models, monitoring, setup, past, lesson, candidate, trying_out, display)
 routers = tuple(page.router for page in _PAGES)
 """All pages, in the order of the menu."""
