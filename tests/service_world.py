@@ -20,6 +20,7 @@ from deccaf.service.core import Service
 from deccaf.service.store import database
 from deccaf.service.store.keys import create_key
 from deccaf.service.web.app import create_app
+from service_answers import CheckedClient
 
 EXPERTS = ("ann", "bob", "cat")
 
@@ -80,7 +81,7 @@ def world(url: str, capacity: dict[str, int] | None = None, **more: Any) -> Iter
     with TestClient(app, raise_server_exceptions=False) as nobody:
 
         def client(key: str) -> TestClient:
-            other = TestClient(app, raise_server_exceptions=False, headers=bearer(key))
+            other = CheckedClient(app, raise_server_exceptions=False, headers=bearer(key))
             other.portal = nobody.portal
             return other
 

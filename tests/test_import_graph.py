@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "deccaf"
 # Each room may import from the rooms on the levels before its own, and from itself.
 LEVELS = [
     {"errors", "progress"},
-    {"optional", "plugins"},
+    {"optional", "plugins", "client"},
     {"cluster"},
     {"data"},
     {"models", "assign", "evaluate", "simulate"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -389,7 +390,21 @@ def test_every_route_wants_a_key_unless_it_is_on_the_public_list(
                 assert (answer.status_code, wrong.status_code) == (401, 401), path
                 asked += 1
     assert asked > 40
-    assert small.nobody.get("/docs").status_code == 404
+    docs = small.nobody.get("/docs")
+    assert docs.status_code == 200
+    assert set(re.findall(r'(?:src|href)="([^#"][^"]*)"', docs.text)) == {
+        "/static/deccaf.css",
+        "/static/deccaf.svg",
+        "/static/htmx.min.js",
+        "/static/deccaf.js",
+        "/",
+        "/openapi.json",
+    }
+    for methods in schema["paths"].values():
+        for operation in methods.values():
+            assert f'id="{operation["operationId"]}"' in docs.text
+    named = set(re.findall(r'href="#([A-Z][^"]*)"', docs.text))
+    assert named <= set(re.findall(r'id="([^"]+)"', docs.text))
 
 
 def test_roles_are_kept(small: World) -> None:

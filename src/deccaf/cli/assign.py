@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 ModelOption = Annotated[Path, typer.Option(help="Model file that `deccaf fit` wrote.")]
 CasesOption = Annotated[
-    Path, typer.Option(help="New cases: case_id, features, optional batch, time, due, waiting_cost.")
+    str, typer.Option(help="New cases: case_id, features, optional batch, time, due, waiting_cost.")
 ]
-CapacityOption = Annotated[Path, typer.Option(help="Roster: expert_id, upper, optional batch, lower.")]
+CapacityOption = Annotated[str, typer.Option(help="Roster: expert_id, upper, optional batch, lower.")]
 ClusterOption = Annotated[
     str | None,
     typer.Option(
@@ -104,6 +104,8 @@ def assign(
     what one more hour of whom would change. Prices on being late stand in [waiting]. Cases that are unlike
     those that the model learned from are named; with --strict nothing is then planned. Cases may be more than
     memory holds: a parquet file, or a folder of them; the plan then is best written as a folder too.
+
+    Tables are files, folders, patterns, or addresses of tables in DuckDB and PostgreSQL (docs/files.md).
     """
     from deccaf.planning import Scenario
 
@@ -112,7 +114,7 @@ def assign(
             "--out: say where to write the plan, or use --what-if or --dry-run, which write nothing"
         )
     if out is not None:
-        inputs = [model, cases, capacity, config, key_file]
+        inputs: list[str | Path | None] = [model, cases, capacity, config, key_file]
         check_output(out, inputs, TABLES if out.suffix or out.is_file() else ())
     if (scratch is not None or cluster is not None) and (what_if or dry_run):
         raise ConfigError(
@@ -228,7 +230,7 @@ def with_costs_of(model: FittedTeam, settings: Config, path: Path, people: Seque
 
 
 def _checked(
-    fitted: FittedTeam, cases: Path, limits: Capacity, time_limit: float, options: dict[str, Any]
+    fitted: FittedTeam, cases: str, limits: Capacity, time_limit: float, options: dict[str, Any]
 ) -> Plan:
     """A plan of losses that say nothing, where no constraint looks at them: it shows that one exists."""
     from deccaf.planning import make_plan

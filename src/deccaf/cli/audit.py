@@ -17,7 +17,7 @@ audit = typer.Typer(
 )
 
 Decisions = Annotated[
-    Path, typer.Option(help="All decisions, of people and machine: case_id, decision, one row a case.")
+    str, typer.Option(help="All decisions, of people and machine: case_id, decision, one row a case.")
 ]
 By = Annotated[str, typer.Option(help="Further columns of the strata beside the decision, with commas.")]
 
@@ -53,7 +53,7 @@ def sample(
 @audit.command("estimate")
 def estimate(
     decisions: Decisions,
-    sample: Annotated[Path, typer.Option(help="The sample with the truth in its column `label`.")],
+    sample: Annotated[str, typer.Option(help="The sample with the truth in its column `label`.")],
     positive: Annotated[str, typer.Option(help="The class that precision and recall are about.")],
     by: By = "",
     group: Annotated[

@@ -11,18 +11,20 @@ import typer
 from deccaf.cli.common import JsonOption, say, show_table, steps, warnings_said
 from deccaf.data.config import Config
 from deccaf.data.files import check_output
+from deccaf.data.sources import pipes_kept, short_name
 
 
+@pipes_kept()
 def backtest(
-    cases: Annotated[Path, typer.Option(help="Past cases: case_id, features, label, optional time, groups.")],
-    decisions: Annotated[Path, typer.Option(help="Decision log: case_id, expert_id, decision.")],
+    cases: Annotated[str, typer.Option(help="Past cases: case_id, features, label, optional time, groups.")],
+    decisions: Annotated[str, typer.Option(help="Decision log: case_id, expert_id, decision.")],
     config: Annotated[Path, typer.Option(help="TOML with the tables columns, costs and model.")],
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Folder for report.html, backtest.json and plan.parquet."),
     ] = None,
     capacity: Annotated[
-        Path | None, typer.Option(help="A roster (expert_id, upper, optional batch and lower) to plan with.")
+        str | None, typer.Option(help="A roster (expert_id, upper, optional batch and lower) to plan with.")
     ] = None,
     batch: Annotated[
         str | None,
@@ -50,6 +52,8 @@ def backtest(
     Where several experts decided the same cases, every outcome is known. Where one did, costs are estimated
     from the log, with intervals, and what makes the estimates doubtful is said. The verdict is a gain, no
     gain, or that these data cannot tell.
+
+    Tables are files, folders, patterns, or addresses of tables in DuckDB and PostgreSQL (docs/files.md).
     """
     from deccaf.backtest.options import DEFAULT, Options
     from deccaf.backtest.report import cost_table, write_backtest
@@ -78,7 +82,7 @@ def backtest(
         history = History.read(cases, decisions, settings)
         with steps(steps_of(history, options, settings.labels)) as step:
             found = run(history, settings, options, step)
-        page = None if out is None else write_backtest(found, out, f"Backtest on {cases.name}")
+        page = None if out is None else write_backtest(found, out, f"Backtest on {short_name(cases)}")
     if as_json:
         print(json.dumps(found.to_dict(), indent=2))
     else:

@@ -20,19 +20,19 @@ from deccaf.data.decisions import Decisions
 from deccaf.data.files import same_file
 from deccaf.data.history import History
 from deccaf.data.profile import ColumnProfile
+from deccaf.data.sources import pipes_kept
 
 if TYPE_CHECKING:
     from deccaf.evaluate.audit import Audit
 
 
+@pipes_kept()
 def check(
-    cases: Annotated[Path, typer.Option(help="Cases: case_id and features, optional label, time, batch.")],
+    cases: Annotated[str, typer.Option(help="Cases: case_id and features, optional label, time, batch.")],
     config: Annotated[Path, typer.Option(help="TOML with the tables columns, costs and model.")],
-    decisions: Annotated[
-        Path | None, typer.Option(help="Decision log: case_id, expert_id, decision.")
-    ] = None,
+    decisions: Annotated[str | None, typer.Option(help="Decision log: case_id, expert_id, decision.")] = None,
     capacity: Annotated[
-        Path | None, typer.Option(help="Roster: expert_id, upper, optional batch, lower.")
+        str | None, typer.Option(help="Roster: expert_id, upper, optional batch, lower.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -42,6 +42,8 @@ def check(
     used is named with the column, how many values are wrong, the first of them, and what to do. With
     decisions, the log may only name cases of the cases file; with a roster, every batch of cases must fit.
     Cases for a roster without decisions are new cases: they need no label.
+
+    Tables are files, folders, patterns, or addresses of tables in DuckDB and PostgreSQL (docs/files.md).
     """
     from deccaf.evaluate.audit import audit
     from deccaf.evaluate.proposal import described

@@ -11,15 +11,17 @@ import typer
 from deccaf.cli.common import JsonOption, KeyOption, read_key, say, show_table, steps, warnings_said
 from deccaf.data.config import Config
 from deccaf.data.files import check_output
+from deccaf.data.sources import pipes_kept
 from deccaf.errors import ConfigError
 
 if TYPE_CHECKING:
     from deccaf.estimator import DeCCaF
 
 
+@pipes_kept()
 def fit(
-    cases: Annotated[Path, typer.Option(help="Past cases: case_id, features, label, optional time, batch.")],
-    decisions: Annotated[Path, typer.Option(help="Decision log: case_id, expert_id, decision.")],
+    cases: Annotated[str, typer.Option(help="Past cases: case_id, features, label, optional time, batch.")],
+    decisions: Annotated[str, typer.Option(help="Decision log: case_id, expert_id, decision.")],
     config: Annotated[Path, typer.Option(help="TOML with the tables columns, costs and model.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write: .deccaf.")],
     until: Annotated[str | None, typer.Option(help="Learn only from cases before this time.")] = None,
@@ -30,6 +32,8 @@ def fit(
 
     The log needs one decision per case or more. Cases without a label yet are counted, and their decisions
     are learned from by what the label probably is. Nothing is retrained when costs or the roster change.
+
+    Tables are files, folders, patterns, or addresses of tables in DuckDB and PostgreSQL (docs/files.md).
     """
     from deccaf.data.history import History
     from deccaf.estimator import learn_from

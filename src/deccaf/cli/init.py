@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import pandas as pd
@@ -27,7 +28,7 @@ from deccaf.data.profile import (
     unlike_classes,
 )
 from deccaf.data.schema import Columns
-from deccaf.data.sources import pipes_kept
+from deccaf.data.sources import pipes_kept, short_name, shown
 from deccaf.errors import ConfigError, DataError, DeccafError
 from deccaf.evaluate import proposal
 
@@ -56,7 +57,7 @@ seed = 0
 @pipes_kept()
 def init(
     files: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(help="Files of cases, decisions (or both in one), and a roster."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Configuration to write.")] = Path("deccaf.toml"),
@@ -89,31 +90,33 @@ def init(
         trouble = error
     write_text(draft.text(trouble), out)
     columns = column_table(list(draft.proposal.columns))
-    show_table(columns, title=f"Columns of {found['cases'].name}", as_json=False)
+    show_table(columns, title=f"Columns of {short_name(found['cases'])}", as_json=False)
     say(f"Configuration: {out}. Put your own costs in it, then run: {draft.command('check', out)}")
     if trouble is not None:
         raise type(trouble)(f"{out} was written, but needs a hand: {trouble}") from trouble
 
 
-def _sorted(files: Sequence[Path]) -> dict[Kind, Path]:
+def _sorted(files: Sequence[str]) -> dict[Kind, str]:
     """Which file is which, said as it is found."""
-    found: dict[Kind, Path] = {}
+    found: dict[Kind, str] = {}
     for path in files:
         frame = read_frame(path)
         kind = recognise(frame)
         if kind in found:
             raise ConfigError(
-                f"{path}: looks like {kind}, and so does {found[kind]}; decisions have the columns case_id, "
-                "expert_id, decision, a roster expert_id, upper"
+                f"{shown(path)}: looks like {kind}, and so does {shown(found[kind])}; decisions have "
+                "the columns case_id, expert_id, decision, a roster expert_id, upper"
             )
         found[kind] = path
-        say(f"{path}: {kind}, {len(frame):,} rows, {len(frame.columns)} columns")
+        say(f"{shown(path)}: {kind}, {len(frame):,} rows, {len(frame.columns)} columns")
     if "cases" not in found:
-        raise DataError(f"no file of cases among {', '.join(map(str, files))}: none has columns for features")
+        raise DataError(
+            f"no file of cases among {', '.join(map(shown, files))}: none has columns for features"
+        )
     return found
 
 
-def _log(found: dict[Kind, Path], cases: pd.DataFrame) -> tuple[pd.DataFrame | None, dict[str, str]]:
+def _log(found: dict[Kind, str], cases: pd.DataFrame) -> tuple[pd.DataFrame | None, dict[str, str]]:
     """The decisions, in a file of their own or with the cases, and their columns with names of their own."""
     if "decisions" in found:
         log = read_frame(found["decisions"])
@@ -123,7 +126,7 @@ def _log(found: dict[Kind, Path], cases: pd.DataFrame) -> tuple[pd.DataFrame | N
         return None, {}
     found["decisions"] = found["cases"]
     say(
-        f"{found['cases']}: holds the decisions too: {names['expert']!r} says who decided, "
+        f"{shown(found['cases'])}: holds the decisions too: {names['expert']!r} says who decided, "
         f"{names['decision']!r} what"
     )
     return cases, names
@@ -135,7 +138,7 @@ def _own_names(looks: dict[str, str], known: Sequence[str] = ()) -> dict[str, st
 
 
 def _guess(
-    cases: pd.DataFrame, found: dict[Kind, Path], names: dict[str, str], decided: Sequence[object]
+    cases: pd.DataFrame, found: dict[Kind, str], names: dict[str, str], decided: Sequence[object]
 ) -> Guess:
     if found.get("decisions") == found["cases"]:
         rest = cases.drop(columns=list(names.values()))
@@ -148,7 +151,7 @@ def _guess(
 class _Draft:
     """A configuration on its way: the guess, and what a first look with it found."""
 
-    def __init__(self, files: dict[Kind, Path], cases: pd.DataFrame, guess: Guess) -> None:
+    def __init__(self, files: dict[Kind, str], cases: pd.DataFrame, guess: Guess) -> None:
         self.files, self.guess, self._frame = files, guess, cases
         self.proposal = proposal.guessed(cases, guess)
 
@@ -168,7 +171,7 @@ class _Draft:
 
     def text(self, trouble: DeccafError | None) -> str:
         """The file."""
-        names = ", ".join(f"{kind}: {path.name}" for kind, path in self.files.items())
+        names = ", ".join(f"{kind}: {short_name(path)}" for kind, path in self.files.items())
         head = [
             f"# Written by `deccaf init` from {names}. Everything here was guessed: read it, correct it.",
             "",
@@ -181,7 +184,9 @@ class _Draft:
     def command(self, name: str, out: Path) -> str:
         """A command line for these files."""
         options = {"cases": "--cases", "decisions": "--decisions"}
-        files = " ".join(f"{options[kind]} {path}" for kind, path in self.files.items() if kind in options)
+        files = " ".join(
+            f"{options[kind]} {quote(shown(path))}" for kind, path in self.files.items() if kind in options
+        )
         return f"deccaf {name} {files} --config {out}"
 
     def _parts(self) -> list[str]:

@@ -9,22 +9,24 @@ import typer
 
 from deccaf.cli.common import JsonOption, KeyOption, read_key, say, show_table, warnings_said
 from deccaf.data.files import check_output, write_frame
+from deccaf.data.sources import pipes_kept, shown
 from deccaf.errors import ConfigError, DataError
 
 
+@pipes_kept()
 def onboard(
     model: Annotated[Path, typer.Option(help="Model file that the newcomer comes to.")],
-    cases: Annotated[Path, typer.Option(help="Labelled cases to choose from: case_id, features, label.")],
+    cases: Annotated[str, typer.Option(help="Labelled cases to choose from: case_id, features, label.")],
     expert: Annotated[str, typer.Option(help="The newcomer's name.")],
     count: Annotated[int, typer.Option(min=1, max=200, help="How many cases to propose.")] = 10,
     new: Annotated[
-        Path | None, typer.Option(help="Cases to plan, where the choice matters; else the labelled ones.")
+        str | None, typer.Option(help="Cases to plan, where the choice matters; else the labelled ones.")
     ] = None,
     capacity: Annotated[
-        Path | None, typer.Option(help="Roster with the newcomer on it: expert_id, upper, optional lower.")
+        str | None, typer.Option(help="Roster with the newcomer on it: expert_id, upper, optional lower.")
     ] = None,
     decisions: Annotated[
-        Path | None,
+        str | None,
         typer.Option(help="What they decided so far about the labelled cases: case_id, expert_id, decision."),
     ] = None,
     save: Annotated[
@@ -74,7 +76,7 @@ def onboard(
             )
             rest = [row for row in range(len(table)) if row not in set(at.tolist())]
             if not rest:
-                raise DataError(f"{cases}: all {len(table)} labelled cases are decided already")
+                raise DataError(f"{shown(cases)}: all {len(table)} labelled cases are decided already")
             left = table.take(rest)
         roster = None if capacity is None else Capacity.read(capacity)
         assert left.label is not None
@@ -82,7 +84,7 @@ def onboard(
             left,
             system.classes_[left.label],
             expert,
-            new=left if new is None else str(new),
+            new=left if new is None else new,
             capacity=roster,
             count=count,
         )

@@ -20,7 +20,7 @@ _STEPS = 5
 
 
 def team(
-    cases: Annotated[Path, typer.Option(help="Labelled cases: .parquet or .csv.")],
+    cases: Annotated[str, typer.Option(help="Labelled cases: .parquet or .csv.")],
     config: Annotated[Path, typer.Option(help="Description of the team: team.toml.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write to.")],
     per_case: Annotated[int, typer.Option(min=1, help="How many random experts decide each case.")] = 1,

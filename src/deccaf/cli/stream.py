@@ -21,6 +21,7 @@ from deccaf.data.config import Config
 from deccaf.data.costs import MACHINE
 from deccaf.data.files import read_frame, write_text
 from deccaf.data.schema import Columns
+from deccaf.data.sources import pipes_kept
 from deccaf.errors import CapacityError, ConfigError, DataError, DeccafError
 
 if TYPE_CHECKING:
@@ -32,13 +33,14 @@ Answer = dict[str, Any]
 Score = Callable[[Answer], tuple[list[float], Any]]
 
 
+@pipes_kept()
 def stream(
-    capacity: Annotated[Path, typer.Option(help="Roster of the day: expert_id, upper, optional lower.")],
+    capacity: Annotated[str, typer.Option(help="Roster of the day: expert_id, upper, optional lower.")],
     model: Annotated[
         Path | None, typer.Option(help="Model file; without it every line brings its losses.")
     ] = None,
     forecast: Annotated[
-        Path | None,
+        str | None,
         typer.Option(help="Past cases in order of arrival; `batch` tells days apart, `at` is the clock."),
     ] = None,
     arrivals: Annotated[float | None, typer.Option(min=0, help="Cases expected today.")] = None,
@@ -206,7 +208,7 @@ def _restored(path: Path | None) -> StreamAssigner | None:
 def _opened(
     model: FittedTeam | None,
     roster: Capacity,
-    past: Path | None,
+    past: str | None,
     arrivals: float | None,
     exact: bool,
     seed: int,
@@ -238,14 +240,14 @@ def _opened(
     return StreamAssigner(makers, upper, lower, known, seed)
 
 
-def _past_losses(model: FittedTeam, path: Path, makers: list[str]) -> tuple[Any, Any]:
+def _past_losses(model: FittedTeam, path: str, makers: list[str]) -> tuple[Any, Any]:
     """Scored past cases, and the day of each where the file has a batch column."""
     found = model.scored(path, [name for name in makers if name != MACHINE])
     order = [found.makers.index(name) for name in makers]
     return found.objective[:, order], None if found.batch is None else pd.factorize(found.batch)[0]
 
 
-def _past_times(path: Path) -> Any:
+def _past_times(path: str) -> Any:
     """When in its day each past case came, by the clock, where the file has a column `at`."""
     found = read_frame(path)
     return found["at"].to_numpy(np.float64) if "at" in found else None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deccaf.cli.common import JsonOption, say, show_table, warnings_said
+from deccaf.data.sources import pipes_kept, shown
 from deccaf.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ Chance = Annotated[float, typer.Option(help="Of a false 'better' ever, and of a 
 
 
 @trial.command("plan")
+@pipes_kept()
 def plan(
     saving: Annotated[float, typer.Option(help="The saving to see, as a share of today's mean cost.")],
     cost: Annotated[float | None, typer.Option(help="Mean cost of a case today; or give a log.")] = None,
@@ -36,8 +38,8 @@ def plan(
         typer.Option(help="Standard deviation of a case's cost; by default the largest possible."),
     ] = None,
     bound: Bound = None,
-    cases: Annotated[Path | None, typer.Option(help="Past cases, to take the costs from.")] = None,
-    decisions: Annotated[Path | None, typer.Option(help="Their decision log.")] = None,
+    cases: Annotated[str | None, typer.Option(help="Past cases, to take the costs from.")] = None,
+    decisions: Annotated[str | None, typer.Option(help="Their decision log.")] = None,
     config: Annotated[Path | None, typer.Option(help="TOML with the tables columns and costs.")] = None,
     share: Annotated[
         list[float] | None, typer.Option(help="Share of the cases for the candidate; may be repeated.")
@@ -80,7 +82,7 @@ def plan(
 
 @trial.command("look")
 def look(
-    file: Annotated[Path, typer.Argument(help="Costs in the order in which they became known: cost, arm "
+    file: Annotated[str, typer.Argument(help="Costs in the order in which they became known: cost, arm "
                                               "(1 the candidate), optional block, expected, time.")],
     share: Annotated[float, typer.Option(help="Share of the cases that went to the candidate by lot.")],
     bound: Annotated[float, typer.Option(help="The most that a case costs; more counts as this.")],
@@ -110,7 +112,7 @@ def look(
     frame = read_frame(file, text=["block"])
     missing = [name for name in ("cost", "arm") if name not in frame]
     if missing:
-        raise DataError(f"{file}: column {missing[0]!r}: missing; a trial needs cost and arm")
+        raise DataError(f"{shown(file)}: column {missing[0]!r}: missing; a trial needs cost and arm")
     if (saving is None) != (spread is None):
         raise ConfigError("--saving and --spread belong together: both as the trial was planned")
     aim = None if saving is None or spread is None else saving * share * (1 - share) / spread**2
@@ -129,7 +131,7 @@ def look(
     )
 
 
-def _costs_of(cases: Path, decisions: Path, config: Path) -> NDArray[np.float64]:
+def _costs_of(cases: str, decisions: str, config: Path) -> NDArray[np.float64]:
     """What every labelled decision of a log cost."""
     import numpy as np
 
@@ -141,7 +143,9 @@ def _costs_of(cases: Path, decisions: Path, config: Path) -> NDArray[np.float64]
     truth = history.label[history.case]
     known = truth >= 0
     if known.sum() < 2:
-        raise DataError(f"{decisions}: {known.sum()} decisions have a known truth; costs need at least 2")
+        raise DataError(
+            f"{shown(decisions)}: {known.sum()} decisions have a known truth; costs need at least 2"
+        )
     each = settings.costs.build().array(history.amounts)
     rows = history.case[known] if len(each) > 1 else 0
     return np.asarray(each[rows, truth[known], history.decision[known]])

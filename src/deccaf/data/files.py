@@ -21,7 +21,7 @@ from deccaf.data.excel_files import read_excel
 from deccaf.data.headers import check_header, check_width
 from deccaf.data.names import as_text
 from deccaf.data.pandas_index import PandasIndex
-from deccaf.data.sources import EXTENSIONS, Source, shown, sources
+from deccaf.data.sources import EXTENSIONS, Source, address_of, shown, sources
 from deccaf.data.times import parse_times
 from deccaf.errors import ConfigError, DataError, DeccafError
 
@@ -37,9 +37,9 @@ def read_frame(path: str | Path, text: Collection[str] = (), category: Collectio
     """Read a table; whatever is wrong with it is a `DataError`.
 
     The path is a file (.parquet, .csv, .tsv, these packed as .gz, .xlsx), a folder or a pattern of such
-    files, a pipe, or `-` for standard input. Columns named in `text` are names: text exactly as it stands, of
-    which only the empty one is missing. Columns in `category` are text too, where `NA` and its like are
-    missing.
+    files, a pipe, `-` for standard input, or the address of a table in a database. Columns named in `text`
+    are names: text exactly as it stands, of which only the empty one is missing. Columns in `category` are
+    text too, where `NA` and its like are missing.
     """
     return _to_pandas(_together(sources(path), text, category))
 
@@ -171,7 +171,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
             beside.unlink()
 
 
-def check_output(path: Path, inputs: Collection[Path | None], extensions: Collection[str] = TABLES) -> None:
+def check_output(
+    path: Path, inputs: Collection[str | Path | None], extensions: Collection[str] = TABLES
+) -> None:
     """Refuse an output that would fail, or overwrite an input, before any work is done; nothing is left.
 
     Without `extensions` the output is a folder.
@@ -183,7 +185,7 @@ def check_output(path: Path, inputs: Collection[Path | None], extensions: Collec
     for given in inputs:
         if given is not None and _same_file(path, given):
             raise ConfigError(
-                f"{path}: is an input too ({given}), which would be overwritten; name another file"
+                f"{path}: is an input too ({shown(given)}), which would be overwritten; name another file"
             )
     place = path if not extensions else path.parent
     while not place.exists():
@@ -199,10 +201,12 @@ def check_output(path: Path, inputs: Collection[Path | None], extensions: Collec
         raise _cannot_write(path, error) from error
 
 
-def _same_file(path: Path, given: Path) -> bool:
+def _same_file(path: Path, given: str | Path) -> bool:
     """Whether writing to `path` would change what `given` is read from."""
-    if str(given) == "-":
+    address = address_of(given)
+    if str(given) == "-" or (address is not None and address.kind != "duckdb"):
         return False
+    given = Path(given if address is None else address.where)
     if path.exists() and given.exists() and path.samefile(given):
         return True
     if given.is_dir():
@@ -410,6 +414,8 @@ def _to_pandas(table: pa.Table) -> pd.DataFrame:
 
 
 def same_file(one: str | Path, other: str | Path) -> bool:
-    """Whether two paths lead to one file."""
+    """Whether two paths lead to one file, or two addresses to one table."""
+    if address_of(one) is not None or address_of(other) is not None:
+        return address_of(one) == address_of(other)
     one, other = Path(one), Path(other)
     return one == other or (one.exists() and other.exists() and one.samefile(other))

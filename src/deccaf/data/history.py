@@ -23,6 +23,7 @@ from deccaf.data.files import same_file
 from deccaf.data.frames import Input, as_pandas
 from deccaf.data.names import compared, names_of, positions_of
 from deccaf.data.schema import Columns, Schema
+from deccaf.data.sources import shown
 from deccaf.data.times import parse_time, parse_times
 from deccaf.errors import ConfigError, DataError, show
 
@@ -81,8 +82,8 @@ class History:
         table = Cases.read(cases, columns=config.columns, costs=costs, with_decisions=both)
         if table.label is None:
             raise DataError(
-                f"{cases}: column {config.columns.label!r}: missing; learning needs the truth: name its "
-                "column under [columns] label"
+                f"{shown(cases)}: column {config.columns.label!r}: missing; learning needs the truth: name "
+                "its column under [columns] label"
             )
         form = config.columns.time_format
         log = Decisions.read(

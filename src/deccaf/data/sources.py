@@ -1,4 +1,5 @@
-"""What a user may give where a table is expected: a file, a folder, a pattern, a pipe, standard input."""
+"""What a user may give where a table is expected: a file, a folder, a pattern, a pipe, standard input, or the
+address of a table in a database."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from deccaf.data.databases import Address
 from deccaf.errors import DataError, did_you_mean
 
 Kind = Literal["parquet", "csv", "excel"]
@@ -53,6 +55,9 @@ class Source:
 
 def sources(path: str | Path) -> list[Source]:
     """The files that a path stands for, in order; none, or of different kinds, is a `DataError`."""
+    address = address_of(path)
+    if address is not None:
+        return [_of_address(address)]
     path = Path(path)
     if str(path) == "-" or _is_pipe(path):
         return [_of_pipe(path)]
@@ -75,7 +80,24 @@ def sources(path: str | Path) -> list[Source]:
 
 def shown(path: str | Path) -> str:
     """What a path is called in messages."""
+    address = address_of(path)
+    if address is not None:
+        return address.shown
     return "standard input" if str(path) == "-" else str(path)
+
+
+def short_name(path: str | Path) -> str:
+    """What a path is called in titles."""
+    return shown(path) if address_of(path) is not None else Path(path).name
+
+
+def address_of(path: str | Path) -> Address | None:
+    """The address of a table in a database, where the path is one; a file `*.duckdb` is one too."""
+    text = str(path)
+    address = Address.of(text)
+    if address is None and text.lower().endswith(".duckdb"):
+        return Address("duckdb", text)
+    return address
 
 
 def _of_file(path: Path, sheet: str | None = None) -> Source:
@@ -140,7 +162,8 @@ def _is_pipe(path: Path) -> bool:
 
 
 _copies: dict[Any, Path] = {}
-"""Copies of pipes that can be read only once, by the pipe: a command may ask for them twice."""
+"""Copies of pipes, which can be read only once, and of tables in databases, which change: a command may ask
+for them twice."""
 
 
 _kept = False
@@ -148,7 +171,7 @@ _kept = False
 
 @contextmanager
 def pipes_kept() -> Iterator[None]:
-    """While a command runs, a named pipe is read once; who asks again gets the copy."""
+    """While a command runs, a named pipe or a database is read once; who asks again gets the copy."""
     global _kept
     before, known = _kept, set(_copies)
     _kept = True
@@ -157,7 +180,7 @@ def pipes_kept() -> Iterator[None]:
     finally:
         _kept = before
         for key in set(_copies) - known:
-            if isinstance(key, str) and "/fd/" not in key:
+            if isinstance(key, Address) or (isinstance(key, str) and "/fd/" not in key):
                 del _copies[key]
 
 
@@ -174,10 +197,26 @@ def _of_pipe(path: Path) -> Source:
     return _sniffed(_copies[once], name)
 
 
-def _copied(path: Path, name: str) -> Path:
+def _of_address(address: Address) -> Source:
+    """A table in a database, copied to a file of its own."""
+    copy = _copies.get(address)
+    if copy is None:
+        copy = _own_folder() / "input.parquet"
+        address.copy(copy)
+        if _kept:
+            _copies[address] = copy
+    return Source(copy, "parquet", address.shown)
+
+
+def _own_folder() -> Path:
+    """A folder that only this user can read, gone when the process ends."""
     folder = Path(tempfile.mkdtemp(prefix="deccaf-input-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    copy = folder / "input"
+    return folder
+
+
+def _copied(path: Path, name: str) -> Path:
+    copy = _own_folder() / "input"
     try:
         with copy.open("wb") as file:
             if str(path) == "-":

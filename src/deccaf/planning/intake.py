@@ -18,6 +18,7 @@ from deccaf.data.cases import Cases
 from deccaf.data.costs import Costs
 from deccaf.data.frames import CASE, Input, read_input
 from deccaf.data.schema import Columns, Schema
+from deccaf.data.sources import shown
 from deccaf.errors import DataError, did_you_mean, show
 from deccaf.evaluate.drift import Comparison, Unlike, is_complete
 
@@ -140,14 +141,14 @@ class Intake:
         if isinstance(X, Cases):
             yield self._of_cases(X, None)
         elif isinstance(X, str | Path):
-            yield from self._of_file(Path(X), max(most, 1))
+            yield from self._of_file(X, max(most, 1))
         else:
             table = X if isinstance(X, Input) else read_input(X, self.costs, self.names)
             self.named = table.named
             for start in range(0, max(len(table), 1), most):
                 yield self._of_table(table, slice(start, start + most))
 
-    def _of_file(self, path: Path, most: int) -> Iterator[Chunk]:
+    def _of_file(self, path: str | Path, most: int) -> Iterator[Chunk]:
         self.named, rows = True, 0
         roles = self.columns
         part = [roles.case, roles.time, roles.label, *self.extra]
@@ -157,7 +158,7 @@ class Intake:
             rows += len(cases)
             yield self._of_cases(cases, frame)
         if not rows:
-            raise DataError(f"{path}: the cases file holds no rows")
+            raise DataError(f"{shown(path)}: the cases file holds no rows")
 
     def _of_cases(self, cases: Cases, frame: pd.DataFrame | None) -> Chunk:
         features = cases.features if cases.schema == self.schema else self.schema.cast(cases.features)

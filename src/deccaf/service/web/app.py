@@ -44,7 +44,7 @@ from deccaf.service.web.pages.render import sorry, wants_page
 log = logging.getLogger("deccaf.service")
 
 PUBLIC = ("/healthz", "/readyz", "/openapi.json")
-"""All paths that answer without a key, beside the files under /static and the form to sign in."""
+"""All paths that answer without a key, beside /docs, the files under /static and the form to sign in."""
 
 
 def create_app(service: Service) -> FastAPI:
@@ -61,6 +61,7 @@ def create_app(service: Service) -> FastAPI:
         description="Who decides which case: intake, plans, queues, labels, models.",
         docs_url=None,
         redoc_url=None,
+        generate_unique_id_function=lambda route: route.name,
         lifespan=lifespan,
     )
     app.state.service = service
@@ -91,8 +92,20 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         parts["Problem"] = Problem.model_json_schema()
         for name in ("HTTPValidationError", "ValidationError"):
             parts.pop(name, None)
+        for operations in schema["paths"].values():
+            for operation in operations.values():
+                _only_named(operation["responses"])
         app.openapi_schema = schema
     return app.openapi_schema
+
+
+def _only_named(responses: dict[str, Any]) -> None:
+    """Of an answer that has a model, the model alone: FastAPI leaves the type of the function beside it."""
+    for response in responses.values():
+        for content in response.get("content", {}).values():
+            reference = content.get("schema", {}).get("$ref")
+            if reference is not None:
+                content["schema"] = {"$ref": reference}
 
 
 def _answer(

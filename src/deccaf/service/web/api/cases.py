@@ -12,6 +12,8 @@ from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
+from deccaf.client.answers import Accepted, Case, CaseBrief, ImportMade, Looked, Page, Placed
+from deccaf.client.answers import Import as ImportAnswer
 from deccaf.data.vectors import LONGEST_VECTOR
 from deccaf.errors import DeccafError
 from deccaf.service.core import Service
@@ -38,6 +40,7 @@ from deccaf.service.web.api.common import (
     Limit,
     call_of,
     file_suffix,
+    gives,
     page_json,
     problems,
     receive_file,
@@ -107,7 +110,11 @@ class ManyLabels(Strict):
     labels: Annotated[list[Label], Field(min_length=1, max_length=10_000)]
 
 
-@router.post("/cases", status_code=201, responses={202: {"description": "Nobody can take it now; it waits."}})
+@router.post(
+    "/cases",
+    status_code=201,
+    responses=gives(Placed, 201) | gives(Placed, 202, "Nobody can take it now; it waits."),
+)
 async def add_case(
     case: Arriving, request: Request, here: Here, who: LeadOrMachine, key: IdempotencyKey = None
 ) -> Response:
@@ -130,7 +137,7 @@ async def add_case(
     return send(await asyncio.shield(asyncio.wrap_future(here.intake.submit(incoming))))
 
 
-@router.post("/cases/bulk", status_code=201)
+@router.post("/cases/bulk", status_code=201, responses=gives(Accepted, 201))
 async def add_cases(
     many: ManyCases, request: Request, here: Here, who: LeadOrMachine, key: IdempotencyKey = None
 ) -> Response:
@@ -161,7 +168,7 @@ async def add_cases(
     return send(await here.prepared(call, lambda: _arrivals(here, many.cases), write, 201))
 
 
-@router.get("/cases")
+@router.get("/cases", responses=gives(Page[CaseBrief]))
 def list_cases(
     here: Here,
     who: LeadOrMachine,
@@ -173,7 +180,7 @@ def list_cases(
     return page_json(here.read(lambda c: case_records.list_cases(c, status, Cut(limit, after))), brief_json)
 
 
-@router.get("/cases/{case_id:path}")
+@router.get("/cases/{case_id:path}", responses=gives(Case))
 def get_case(case_id: CasePath, here: Here, who: Anyone) -> dict[str, Any]:
     """A case: features, who has or decided it and why, and its history."""
     return case_json(here.read(lambda connection: case_records.read_case(connection, case_id, who)), who)
@@ -183,7 +190,7 @@ def get_case(case_id: CasePath, here: Here, who: Anyone) -> dict[str, Any]:
     "/imports",
     status_code=201,
     openapi_extra=FILE_BODY,
-    responses={200: {"description": "Looked at only (dry_run)."}},
+    responses=gives(ImportMade, 201) | gives(Looked, 200, "Looked at only (dry_run)."),
 )
 async def import_file(
     request: Request,
@@ -224,19 +231,19 @@ async def import_file(
     return Response(json.dumps(found.to_dict()), 200, media_type="application/json")
 
 
-@router.get("/imports")
+@router.get("/imports", responses=gives(Page[ImportAnswer]))
 def list_imports(here: Here, who: LeadOrMachine, limit: Limit = 100, after: After = None) -> dict[str, Any]:
     """Files that were entered."""
     return page_json(here.read(lambda c: case_import.list_imports(c, Cut(limit, after))), _import)
 
 
-@router.get("/imports/{import_id}")
+@router.get("/imports/{import_id}", responses=gives(ImportAnswer))
 def get_import(import_id: Id, here: Here, who: LeadOrMachine) -> dict[str, Any]:
     """One file that was entered, with the errors of its rows."""
     return _import(here.read(lambda connection: case_import.read_import(connection, import_id)))
 
 
-@router.post("/labels")
+@router.post("/labels", responses=gives(Accepted))
 async def add_labels(
     many: ManyLabels, request: Request, here: Here, who: LeadOrMachine, key: IdempotencyKey = None
 ) -> Response:

@@ -49,6 +49,15 @@ def problems(*more: int) -> dict[int | str, dict[str, Any]]:
     return {code: {"description": meanings[code], "content": _PROBLEM} for code in sorted(codes)}
 
 
+def gives(model: Any, status: int = 200, description: str = "Done.") -> dict[int | str, dict[str, Any]]:
+    """What a route answers, for the OpenAPI document.
+
+    Answers are not checked against it at run time, which would cost more than some of them take; the tests
+    check each that they get (`tests/service_answers.py`).
+    """
+    return {status: {"model": model, "description": description}}
+
+
 def allow(*roles: str) -> Callable[..., Awaitable[Actor]]:
     """A dependency: whoever asks has one of these roles."""
 

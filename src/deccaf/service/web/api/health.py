@@ -9,20 +9,21 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from deccaf import __version__
+from deccaf.client.answers import Health, Ready
 from deccaf.service.errors import RefusedError
-from deccaf.service.web.api.common import LeadOrMachine, problems
+from deccaf.service.web.api.common import LeadOrMachine, gives, problems
 from deccaf.service.web.common import Here
 
 router = APIRouter(tags=["health"])
 
 
-@router.get("/healthz")
+@router.get("/healthz", responses=gives(Health), operation_id="health")
 async def alive() -> dict[str, str]:
     """The process answers."""
     return {"status": "ok", "version": __version__}
 
 
-@router.get("/readyz", responses={503: problems()[503]})
+@router.get("/readyz", responses=gives(Ready) | {503: problems()[503]}, operation_id="ready")
 def ready(here: Here) -> dict[str, str]:
     """The database answers and has this version's schema."""
     wrong = here.ready()

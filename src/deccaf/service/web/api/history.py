@@ -10,6 +10,9 @@ import sqlalchemy as sa
 from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
 
+from deccaf.client.answers import Page
+from deccaf.client.lead_answers import Past as PastAnswer
+from deccaf.client.lead_answers import PastLooked
 from deccaf.service.errors import invalid
 from deccaf.service.imports import past_import, past_records
 from deccaf.service.imports.past_columns import PARTS
@@ -26,6 +29,7 @@ from deccaf.service.web.api.common import (
     Limit,
     call_of,
     file_suffix,
+    gives,
     page_json,
     problems,
     receive_file,
@@ -42,7 +46,7 @@ _ColumnName = Annotated[str | None, Query(max_length=200, description="The colum
     "",
     status_code=201,
     openapi_extra=FILE_BODY,
-    responses={200: {"description": "Looked at only (dry_run)."}},
+    responses=gives(PastAnswer, 201) | gives(PastLooked, 200, "Looked at only (dry_run)."),
 )
 async def enter_history(
     request: Request,
@@ -92,19 +96,19 @@ async def enter_history(
     return Response(json.dumps(facts), 200, media_type="application/json")
 
 
-@router.get("")
+@router.get("", responses=gives(Page[PastAnswer]))
 def list_history(here: Here, who: Lead, limit: Limit = 100, after: After = None) -> dict[str, Any]:
     """Histories that were entered, those that were taken back too."""
     return page_json(here.read(lambda c: past_records.list_entries(c, Cut(limit, after))), _entry)
 
 
-@router.get("/{entry_id}")
+@router.get("/{entry_id}", responses=gives(PastAnswer))
 def get_history(entry_id: Id, here: Here, who: Lead) -> dict[str, Any]:
     """One of them."""
     return _entry(here.read(lambda connection: past_records.read_entry(connection, entry_id)))
 
 
-@router.delete("/{entry_id}")
+@router.delete("/{entry_id}", responses=gives(PastAnswer))
 async def take_history_back(
     entry_id: Id, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:

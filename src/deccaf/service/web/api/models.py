@@ -12,6 +12,19 @@ from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field, ValidationError
 
+from deccaf.client.answers import (
+    All,
+    InForce,
+    JobAsked,
+    LearningSettings,
+    Model,
+    ModelMade,
+    ModelNote,
+    ModelNoteMade,
+    Models,
+    Page,
+)
+from deccaf.client.answers import Job as JobAnswer
 from deccaf.data.config import Config
 from deccaf.data.display import DisplayTable
 from deccaf.errors import ConfigError
@@ -25,6 +38,7 @@ from deccaf.service.ledger import trail, versions
 from deccaf.service.ledger.review import opinion
 from deccaf.service.ledger.versions import Version
 from deccaf.service.reports import candidate_report
+from deccaf.service.reports.candidate_report import Compared
 from deccaf.service.store.fields import NAME, Name, Strict
 from deccaf.service.store.idempotency import Answer, Call
 from deccaf.service.store.listing import Cut
@@ -37,6 +51,7 @@ from deccaf.service.web.api.common import (
     Lead,
     Limit,
     call_of,
+    gives,
     page_json,
     problems,
     receive_file,
@@ -82,6 +97,7 @@ class Settings(Strict):
             "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
         }
     },
+    responses=gives(ModelMade, 201),
 )
 async def upload_model(
     request: Request,
@@ -108,7 +124,7 @@ async def upload_model(
         return send(await here.prepared_change(call, check, change, 201, in_reader))
 
 
-@router.get("/models")
+@router.get("/models", responses=gives(Models))
 def list_models(here: Here, who: Lead, limit: Limit = 100, after: After = None) -> dict[str, Any]:
     """All models, and which is active."""
 
@@ -119,7 +135,7 @@ def list_models(here: Here, who: Lead, limit: Limit = 100, after: After = None) 
     return here.read(look)
 
 
-@router.get("/models/{model_id}")
+@router.get("/models/{model_id}", responses=gives(Model))
 def get_model(model_id: Id, here: Here, who: Lead) -> dict[str, Any]:
     """One model and when it was put in force."""
 
@@ -144,7 +160,7 @@ def get_model_file(model_id: Id, here: Here, who: Lead) -> Response:
     return model_file(here, model_id)
 
 
-@router.get("/models/{model_id}/comparison")
+@router.get("/models/{model_id}/comparison", responses=gives(Compared))
 def compare_model(model_id: Id, here: Here, who: Lead) -> dict[str, Any]:
     """A model beside the one in force: calibration, and how many open cases would go from whom to whom."""
     after = here.models.version(model_id)
@@ -152,14 +168,19 @@ def compare_model(model_id: Id, here: Here, who: Lead) -> dict[str, Any]:
     return asdict(found)
 
 
-@router.get("/models/{model_id}/notes")
+@router.get("/models/{model_id}/notes", responses=gives(All[ModelNote]), operation_id="list_model_notes")
 def list_notes(model_id: Id, here: Here, who: Lead) -> dict[str, Any]:
     """What was noted on a model, the latest first."""
     found = here.read(lambda connection: candidate_report.notes(connection, model_id))
     return {"items": [{"at": as_time(note.at), "by": note.by, "text": note.text} for note in found]}
 
 
-@router.post("/models/{model_id}/notes", status_code=201)
+@router.post(
+    "/models/{model_id}/notes",
+    status_code=201,
+    responses=gives(ModelNoteMade, 201),
+    operation_id="add_model_note",
+)
 async def add_note(
     model_id: Id, wanted: NewNote, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
@@ -173,7 +194,7 @@ async def add_note(
     return send(await here.change(await call_of(request, who, key), change, 201))
 
 
-@router.post("/models/{model_id}/activate")
+@router.post("/models/{model_id}/activate", responses=gives(InForce), operation_id="activate_model")
 async def activate(
     model_id: Id, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
@@ -186,7 +207,7 @@ async def activate(
     return send(await _then_load(here, await call_of(request, who, key), change))
 
 
-@router.post("/models/roll-back")
+@router.post("/models/roll-back", responses=gives(InForce), operation_id="roll_back_model")
 async def roll_back(request: Request, here: Here, who: Lead, key: IdempotencyKey = None) -> Response:
     """Put the model in force that was in force before this one."""
 
@@ -196,7 +217,7 @@ async def roll_back(request: Request, here: Here, who: Lead, key: IdempotencyKey
     return send(await _then_load(here, await call_of(request, who, key), change))
 
 
-@router.post("/models/refit", status_code=202)
+@router.post("/models/refit", status_code=202, responses=gives(JobAsked, 202), operation_id="refit_model")
 async def refit(
     wanted: Refit, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
@@ -208,25 +229,25 @@ async def refit(
     return send(await here.change(await call_of(request, who, key), change, 202))
 
 
-@router.get("/jobs")
+@router.get("/jobs", responses=gives(Page[JobAnswer]))
 def list_jobs(here: Here, who: Lead, limit: Limit = 100, after: After = None) -> dict[str, Any]:
     """All background jobs."""
     return page_json(here.read(lambda c: records.list_jobs(c, Cut(limit, after))), _job)
 
 
-@router.get("/jobs/{job_id}")
+@router.get("/jobs/{job_id}", responses=gives(JobAnswer))
 def get_job(job_id: Id, here: Here, who: Lead) -> dict[str, Any]:
     """One background job."""
     return _job(here.read(lambda connection: records.read_job(connection, job_id)))
 
 
-@router.get("/settings")
+@router.get("/settings", responses=gives(LearningSettings))
 def get_settings(here: Here, who: Lead) -> dict[str, Any]:
     """How refits learn."""
     return {"learning": here.read(lambda connection: read_setting(connection, SETTING))}
 
 
-@router.put("/settings")
+@router.put("/settings", responses=gives(LearningSettings))
 async def put_settings(
     wanted: Settings, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
@@ -245,13 +266,13 @@ async def put_settings(
     return send(await here.change(await call_of(request, who, key), change))
 
 
-@router.get("/display")
+@router.get("/display", responses=gives(DisplayTable))
 def get_display(here: Here, who: Anyone) -> dict[str, Any]:
     """How cases are shown: the table `[display]` of a configuration."""
     return here.read(opinion.read_display).model_dump()
 
 
-@router.put("/display")
+@router.put("/display", responses=gives(DisplayTable))
 async def put_display(
     wanted: DisplayTable, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:

@@ -7,12 +7,13 @@ from typing import Annotated, Any
 import sqlalchemy as sa
 from fastapi import APIRouter, Query, Request, Response
 
+from deccaf.client.lead_answers import CameBack, Moved, PriorityChanged
 from deccaf.service.ledger.moving import absence, priority, reassignment
 from deccaf.service.ledger.moving.priority import Priority
 from deccaf.service.ledger.moving.reassignment import Reassignment
 from deccaf.service.ledger.moving.weighing import Weighed
 from deccaf.service.store.fields import MAKER, Maker, Strict
-from deccaf.service.web.api.common import IdempotencyKey, Lead, call_of, problems, send
+from deccaf.service.web.api.common import IdempotencyKey, Lead, call_of, gives, problems, send
 from deccaf.service.web.common import Here, Id
 
 router = APIRouter(prefix="/v1", tags=["moving work"], responses=problems(404, 409))
@@ -25,13 +26,13 @@ class Back(Strict):
     with_work: bool = True
 
 
-@router.post("/reassignments/preview")
+@router.post("/reassignments/preview", responses=gives(Moved), operation_id="preview_reassignment")
 def preview(wanted: Reassignment, here: Here, who: Lead) -> dict[str, Any]:
     """Who would get the cases, and their expected loss before and after. Nothing is written."""
     return weighed_json(here.read(lambda connection: reassignment.preview(connection, wanted)))
 
 
-@router.post("/reassignments")
+@router.post("/reassignments", responses=gives(Moved))
 async def reassign(
     wanted: Reassignment, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
@@ -46,7 +47,7 @@ async def reassign(
     return send(await here.change(await call_of(request, who, key), change))
 
 
-@router.post("/priorities")
+@router.post("/priorities", responses=gives(PriorityChanged))
 async def set_priority(
     wanted: Priority, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
@@ -59,7 +60,7 @@ async def set_priority(
     return send(await here.change(await call_of(request, who, key), change))
 
 
-@router.get("/shifts/{shift_id}/absence")
+@router.get("/shifts/{shift_id}/absence", responses=gives(Moved))
 def preview_absence(
     shift_id: Id, here: Here, who: Lead, maker: Annotated[str, Query(pattern=MAKER)]
 ) -> dict[str, Any]:
@@ -67,7 +68,7 @@ def preview_absence(
     return weighed_json(here.read(lambda c: absence.preview_absence(c, shift_id, maker)))
 
 
-@router.post("/shifts/{shift_id}/return")
+@router.post("/shifts/{shift_id}/return", responses=gives(CameBack))
 async def come_back(
     shift_id: Id, wanted: Back, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:

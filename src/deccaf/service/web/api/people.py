@@ -11,6 +11,8 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
+from deccaf.client.answers import All, ExpertChanged, KeyEnded, KeyMade, Page, Person, Team
+from deccaf.client.answers import Key as KeyAnswer
 from deccaf.service.errors import conflict
 from deccaf.service.ledger import people, roster, trail
 from deccaf.service.store import keys
@@ -23,6 +25,7 @@ from deccaf.service.web.api.common import (
     Lead,
     Limit,
     call_of,
+    gives,
     page_json,
     problems,
     secret_of,
@@ -64,7 +67,7 @@ class NewKey(Strict):
     expert: Maker | None = None
 
 
-@router.post("/teams", status_code=201)
+@router.post("/teams", status_code=201, responses=gives(Team, 201))
 async def add_team(
     team: NewTeam, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
@@ -73,13 +76,13 @@ async def add_team(
     return send(await here.change(call, lambda c, at: asdict(people.add_team(c, team.name, who, at)), 201))
 
 
-@router.get("/teams")
+@router.get("/teams", responses=gives(Page[Team]))
 def list_teams(here: Here, who: Lead, limit: Limit = 100, after: After = None) -> dict[str, Any]:
     """All teams."""
     return page_json(here.read(lambda c: people.list_teams(c, Cut(limit, after))), asdict)
 
 
-@router.post("/experts", status_code=201)
+@router.post("/experts", status_code=201, responses=gives(Person, 201))
 async def add_expert(
     expert: NewExpert, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
@@ -92,13 +95,13 @@ async def add_expert(
     return send(await here.change(call, change, 201))
 
 
-@router.get("/experts")
+@router.get("/experts", responses=gives(All[Person]))
 def list_experts(here: Here, who: Lead) -> dict[str, Any]:
     """Everyone, by name."""
     return {"items": [asdict(expert) for expert in here.read(people.list_experts)]}
 
 
-@router.patch("/experts/{name:path}")
+@router.patch("/experts/{name:path}", responses=gives(ExpertChanged))
 async def change_expert(
     name: MakerPath, wanted: ExpertChange, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
@@ -120,7 +123,7 @@ async def change_expert(
     return send(answer)
 
 
-@router.post("/keys", status_code=201)
+@router.post("/keys", status_code=201, responses=gives(KeyMade, 201))
 async def add_key(
     wanted: NewKey, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
@@ -139,13 +142,13 @@ async def add_key(
     return send(replace(answer, body=json.dumps(content)))
 
 
-@router.get("/keys")
+@router.get("/keys", responses=gives(Page[KeyAnswer]))
 def list_keys(here: Here, who: Lead, limit: Limit = 100, after: After = None) -> dict[str, Any]:
     """All keys, without their secrets, which are stored nowhere."""
     return page_json(here.read(lambda c: keys.list_keys(c, Cut(limit, after))), _key)
 
 
-@router.delete("/keys/{key_id}")
+@router.delete("/keys/{key_id}", responses=gives(KeyEnded))
 async def end_key(
     key_id: Id,
     request: Request,

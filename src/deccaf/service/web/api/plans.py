@@ -11,6 +11,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
+from deccaf.client.answers import OtherPlan, Page, Plan, PlanEnded, PlanMade, PlanRow
 from deccaf.data.config import ConstraintsTable, CostsTable
 from deccaf.service.decide import drafting, plans
 from deccaf.service.decide.draft import Draft, pack
@@ -24,6 +25,7 @@ from deccaf.service.web.api.common import (
     Lead,
     Limit,
     call_of,
+    gives,
     page_json,
     problems,
     send,
@@ -56,7 +58,7 @@ class WhatIf(Strict):
     ]
 
 
-@router.post("", status_code=201)
+@router.post("", status_code=201, responses=gives(PlanMade, 201))
 async def draft_plan(
     wanted: NewPlan, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
@@ -81,19 +83,19 @@ async def draft_plan(
     return send(await here.prepared_change(await call_of(request, who, key), draft, change, 201))
 
 
-@router.get("")
+@router.get("", responses=gives(Page[Plan]))
 def list_plans(here: Here, who: Lead, limit: Limit = 100, after: After = None) -> dict[str, Any]:
     """All plans."""
     return page_json(here.read(lambda c: plans.list_plans(c, Cut(limit, after))), _plan)
 
 
-@router.get("/{plan_id}")
+@router.get("/{plan_id}", responses=gives(Plan))
 def get_plan(plan_id: Id, here: Here, who: Lead) -> dict[str, Any]:
     """A plan: cost against the machine alone and random cases, cases and price of every maker."""
     return _plan(here.read(lambda connection: plans.read_plan(connection, plan_id)))
 
 
-@router.get("/{plan_id}/rows")
+@router.get("/{plan_id}/rows", responses=gives(Page[PlanRow]), operation_id="get_plan_rows")
 def get_rows(
     plan_id: Id,
     here: Here,
@@ -107,7 +109,7 @@ def get_rows(
     return {"items": [asdict(row) for row in draft.rows(after, limit)], "next": following}
 
 
-@router.post("/{plan_id}/commit")
+@router.post("/{plan_id}/commit", responses=gives(PlanMade))
 async def commit_plan(
     plan_id: Id, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
@@ -120,7 +122,7 @@ async def commit_plan(
     return send(await to_thread.run_sync(here.large.commit_plan, call, plan_id, answer))
 
 
-@router.post("/{plan_id}/discard")
+@router.post("/{plan_id}/discard", responses=gives(PlanEnded))
 async def discard_plan(
     plan_id: Id, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
@@ -133,7 +135,7 @@ async def discard_plan(
     return send(await here.change(await call_of(request, who, key), change))
 
 
-@router.post("/{plan_id}/what-if")
+@router.post("/{plan_id}/what-if", responses=gives(OtherPlan), operation_id="what_if_plan")
 def what_if(plan_id: Id, wanted: WhatIf, here: Here, who: Lead) -> dict[str, Any]:
     """What the cases of a draft would cost with other capacities. Nothing is written."""
     draft = here.read(lambda connection: plans.open_draft(connection, plan_id))

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 
+from deccaf.client.answers import CaseInHand, Claimed, FirstAnswered, NoteMade, Parked, Placed, Queue
 from deccaf.data.costs import MACHINE
 from deccaf.service.core import Service
 from deccaf.service.decide.arrivals import placed_json
@@ -26,6 +27,7 @@ from deccaf.service.web.api.common import (
     LeadOrReviewer,
     Limit,
     call_of,
+    gives,
     problems,
     send,
 )
@@ -107,7 +109,11 @@ Mine = Annotated[Work, Depends(_work)]
 """What all routes of a reviewer share."""
 
 
-@router.post("/queue/next", responses={204: {"description": "Nothing is assigned to you now."}})
+@router.post(
+    "/queue/next",
+    responses=gives(CaseInHand) | {204: {"description": "Nothing is assigned to you now."}},
+    operation_id="claim_next_case",
+)
 async def next_case(wanted: NextCase, work: Mine) -> Response:
     """Claim the next case; an open claim is given again. A claim that runs out goes to somebody else."""
 
@@ -125,7 +131,7 @@ async def next_case(wanted: NextCase, work: Mine) -> Response:
     return await work.do(_expert(work.who, wanted.expert), change)
 
 
-@router.get("/queue")
+@router.get("/queue", responses=gives(Queue), operation_id="get_queue")
 def my_queue(here: Here, who: LeadOrReviewer, expert: OnBehalf = None, limit: Limit = 100) -> dict[str, Any]:
     """What is assigned to you, oldest first, and how far you are."""
     me = _expert(who, expert)
@@ -144,7 +150,7 @@ def my_queue(here: Here, who: LeadOrReviewer, expert: OnBehalf = None, limit: Li
     return {"expert": me, "waiting": queue.waiting, "decided": queue.decided, "items": items}
 
 
-@router.post("/cases/{case_id:path}/decision")
+@router.post("/cases/{case_id:path}/decision", responses=gives(Placed), operation_id="decide_case")
 async def decide(
     case_id: CasePath, wanted: Decision, work: Annotated[Work, Depends(_work_of_anyone)]
 ) -> Response:
@@ -166,7 +172,7 @@ async def decide(
     return await work.do(MACHINE if who.role == "machine" else _expert(who, wanted.expert), change)
 
 
-@router.post("/cases/{case_id:path}/first-answer")
+@router.post("/cases/{case_id:path}/first-answer", responses=gives(FirstAnswered))
 async def answer_first(case_id: CasePath, wanted: FirstAnswer, work: Mine) -> Response:
     """Where the machine is shown after the first answer: say yours, and see what it would decide."""
 
@@ -181,7 +187,7 @@ async def answer_first(case_id: CasePath, wanted: FirstAnswer, work: Mine) -> Re
     return await work.do(_expert(work.who, wanted.expert), change)
 
 
-@router.post("/cases/{case_id:path}/hand-back")
+@router.post("/cases/{case_id:path}/hand-back", responses=gives(Placed), operation_id="hand_back_case")
 async def hand_back(case_id: CasePath, wanted: HandBack, work: Mine) -> Response:
     """Give a case back; it goes to the next best with room, or waits."""
 
@@ -194,7 +200,7 @@ async def hand_back(case_id: CasePath, wanted: HandBack, work: Mine) -> Response
     return await work.do(_expert(work.who, wanted.expert), change)
 
 
-@router.post("/cases/{case_id:path}/undo")
+@router.post("/cases/{case_id:path}/undo", responses=gives(Claimed))
 async def undo_decision(case_id: CasePath, wanted: Named, work: Mine) -> Response:
     """Take back your last decision, for ten minutes: the case is in your hands again, both stay on record."""
 
@@ -204,7 +210,7 @@ async def undo_decision(case_id: CasePath, wanted: Named, work: Mine) -> Respons
     return await work.do(_expert(work.who, wanted.expert), change)
 
 
-@router.post("/cases/{case_id:path}/park")
+@router.post("/cases/{case_id:path}/park", responses=gives(Parked), operation_id="park_case")
 async def park(case_id: CasePath, wanted: HandBack, work: Mine) -> Response:
     """Put a case aside: it stays yours, and does not come up again before you take it up or a day is over."""
 
@@ -215,7 +221,7 @@ async def park(case_id: CasePath, wanted: HandBack, work: Mine) -> Response:
     return await work.do(_expert(work.who, wanted.expert), change)
 
 
-@router.post("/cases/{case_id:path}/take-up")
+@router.post("/cases/{case_id:path}/take-up", responses=gives(Claimed), operation_id="take_up_case")
 async def take_up(case_id: CasePath, wanted: Named, work: Mine) -> Response:
     """Take a case of your queue in hand, parked or not; the one that you had goes back to your queue."""
 
@@ -225,7 +231,7 @@ async def take_up(case_id: CasePath, wanted: Named, work: Mine) -> Response:
     return await work.do(_expert(work.who, wanted.expert), change)
 
 
-@router.post("/cases/{case_id:path}/extend")
+@router.post("/cases/{case_id:path}/extend", responses=gives(Claimed), operation_id="extend_claim")
 async def extend(case_id: CasePath, wanted: Named, work: Mine) -> Response:
     """More time for the case in hand, counted from now."""
 
@@ -235,7 +241,12 @@ async def extend(case_id: CasePath, wanted: Named, work: Mine) -> Response:
     return await work.do(_expert(work.who, wanted.expert), change)
 
 
-@router.post("/cases/{case_id:path}/note", status_code=201)
+@router.post(
+    "/cases/{case_id:path}/note",
+    status_code=201,
+    responses=gives(NoteMade, 201),
+    operation_id="add_case_note",
+)
 async def add_note(case_id: CasePath, wanted: Note, work: Mine) -> Response:
     """Write something down about a case, in its trail: a reviewer about their own, a lead about any."""
     by = wanted.expert if work.who.role == "lead" else _expert(work.who, wanted.expert)

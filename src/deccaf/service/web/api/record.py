@@ -10,12 +10,13 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
+from deccaf.client.lead_answers import Erased, FoundCases, TrailLines
 from deccaf.service.ledger.record import erasure
 from deccaf.service.ledger.record.audit import Line, read_trail
 from deccaf.service.ledger.record.search import FoundCase, find_cases
-from deccaf.service.reports.person_report import report_person
+from deccaf.service.reports.person_report import PersonReport, report_person
 from deccaf.service.store.fields import MAKER, Maker, Strict
-from deccaf.service.web.api.common import IdempotencyKey, Lead, Limit, call_of, problems, send
+from deccaf.service.web.api.common import IdempotencyKey, Lead, Limit, call_of, gives, problems, send
 from deccaf.service.web.common import Here, as_time
 from deccaf.service.web.questions import Cases, Trail, case_file, data_file, trail_file
 
@@ -32,7 +33,7 @@ class Erasure(Strict):
     again: Maker
 
 
-@router.get("/reports/cases")
+@router.get("/reports/cases", responses=gives(FoundCases), operation_id="find_cases")
 def find(here: Here, who: Lead, asked: Cases, limit: Limit = 100) -> dict[str, Any]:
     """Cases by part of their id, person, status, decision, arrival, expected loss and disagreement, sorted.
 
@@ -48,13 +49,15 @@ def find(here: Here, who: Lead, asked: Cases, limit: Limit = 100) -> dict[str, A
     }
 
 
-@router.get("/reports/cases.csv", response_class=StreamingResponse, responses=_CSV)
+@router.get(
+    "/reports/cases.csv", response_class=StreamingResponse, responses=_CSV, operation_id="find_cases_file"
+)
 def find_file(here: Here, who: Lead, asked: Cases) -> StreamingResponse:
     """The same as CSV, whole."""
     return case_file(here, asked.question())
 
 
-@router.get("/reports/trail")
+@router.get("/reports/trail", responses=gives(TrailLines), operation_id="get_trail")
 def audit(here: Here, who: Lead, asked: Trail, limit: Limit = 100) -> dict[str, Any]:
     """The trail, the newest first, by person, key, case, kind and time."""
     found = here.read(lambda c: read_trail(c, asked.question(), asked.mark, limit))
@@ -64,25 +67,32 @@ def audit(here: Here, who: Lead, asked: Trail, limit: Limit = 100) -> dict[str, 
     }
 
 
-@router.get("/reports/trail.csv", response_class=StreamingResponse, responses=_CSV)
+@router.get(
+    "/reports/trail.csv", response_class=StreamingResponse, responses=_CSV, operation_id="get_trail_file"
+)
 def audit_file(here: Here, who: Lead, asked: Trail) -> StreamingResponse:
     """The same as CSV, whole."""
     return trail_file(here, asked.question())
 
 
-@router.get("/reports/person")
+@router.get("/reports/person", responses=gives(PersonReport), operation_id="get_person_report")
 def person(here: Here, who: Lead, name: Person) -> dict[str, Any]:
     """One person: load, cost expected and seen, calibration, learning curve, recent disagreements."""
     return asdict(here.read(lambda c: report_person(c, name, here.models.active, time.time())))
 
 
-@router.get("/reports/person-data", response_class=StreamingResponse)
+@router.get(
+    "/reports/person-data",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"application/json": {"schema": {"type": "object"}}}}},
+    operation_id="get_person_data",
+)
 def data(here: Here, who: Lead, name: Person) -> StreamingResponse:
     """Everything that is kept about a person, as one JSON document."""
     return data_file(here, name)
 
 
-@router.post("/erasures", status_code=201)
+@router.post("/erasures", status_code=201, responses=gives(Erased, 201), operation_id="erase_person")
 async def erase(
     wanted: Erasure, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:

@@ -11,13 +11,16 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
+from deccaf.client.answers import Records
+from deccaf.client.lead_answers import Soundness
 from deccaf.service.core import Service
 from deccaf.service.jobs.learning import read_config
 from deccaf.service.ledger import check, shifts
 from deccaf.service.ledger.assignments import list_outcomes
-from deccaf.service.reports.letting_report import report_letting
-from deccaf.service.reports.shift_report import report_shift
-from deccaf.service.web.api.common import Lead, problems
+from deccaf.service.reports.expert_report import ExpertReport
+from deccaf.service.reports.letting_report import LettingReport, report_letting
+from deccaf.service.reports.shift_report import ShiftReport, report_shift
+from deccaf.service.web.api.common import Lead, gives, problems
 from deccaf.service.web.common import Here, as_time
 from deccaf.service.web.questions import download
 
@@ -30,7 +33,7 @@ ShiftQuery = Annotated[
 _PART = 2_000
 
 
-@router.get("/shift")
+@router.get("/shift", responses=gives(ShiftReport), operation_id="get_shift_report")
 def shift_report(here: Here, who: Lead, shift: ShiftQuery = None) -> dict[str, Any]:
     """A shift at a glance: waiting, used and decided, expected cost against the machine alone and random."""
 
@@ -41,7 +44,7 @@ def shift_report(here: Here, who: Lead, shift: ShiftQuery = None) -> dict[str, A
     return here.read(look)
 
 
-@router.get("/experts")
+@router.get("/experts", responses=gives(Records[ExpertReport]), operation_id="get_expert_report")
 def expert_report(here: Here, who: Lead) -> dict[str, Any]:
     """Everybody's decisions against labels, with 95 % intervals, also on cases that were assigned by lot.
 
@@ -51,13 +54,13 @@ def expert_report(here: Here, who: Lead) -> dict[str, Any]:
     return {"as_of": as_time(at), "items": [asdict(row) for row in found]}
 
 
-@router.get("/let-through")
+@router.get("/let-through", responses=gives(LettingReport), operation_id="get_letting_report")
 def letting_report(here: Here, who: Lead) -> dict[str, Any]:
     """Rejects that were let through by lot where labels are selective, and what that costs."""
     return asdict(here.read(lambda c: report_letting(c, read_config(c))))
 
 
-@router.get("/ledger")
+@router.get("/ledger", responses=gives(Soundness), operation_id="get_ledger_report")
 def ledger_report(here: Here, who: Lead) -> dict[str, Any]:
     """Whether the ledger adds up; `wrong` lists what does not."""
     wrong = here.read(check.check)

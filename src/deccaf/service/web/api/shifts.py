@@ -9,6 +9,8 @@ from typing import Any
 import sqlalchemy as sa
 from fastapi import APIRouter, Request, Response
 
+from deccaf.client.answers import Page, Repriced, RosterChanged, ShiftBrief
+from deccaf.client.answers import Shift as ShiftAnswer
 from deccaf.service.decide import pricing
 from deccaf.service.decide.pricing import NewPrices
 from deccaf.service.ledger import roster, shifts
@@ -22,6 +24,7 @@ from deccaf.service.web.api.common import (
     Lead,
     Limit,
     call_of,
+    gives,
     page_json,
     problems,
     send,
@@ -31,7 +34,7 @@ from deccaf.service.web.common import Here, Id, MakerPath, as_time
 router = APIRouter(prefix="/v1", tags=["shifts"], responses=problems(404, 409))
 
 
-@router.post("/shifts", status_code=201)
+@router.post("/shifts", status_code=201, responses=gives(ShiftAnswer, 201))
 async def add_shift(
     wanted: NewShift, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
@@ -43,19 +46,19 @@ async def add_shift(
     return send(await here.change(await call_of(request, who, key), change, 201))
 
 
-@router.get("/shifts")
+@router.get("/shifts", responses=gives(Page[ShiftBrief]))
 def list_shifts(here: Here, who: Lead, limit: Limit = 100, after: After = None) -> dict[str, Any]:
     """All shifts, without their rosters."""
     return page_json(here.read(lambda c: shifts.list_shifts(c, Cut(limit, after))), _shift)
 
 
-@router.get("/shifts/{shift_id}")
+@router.get("/shifts/{shift_id}", responses=gives(ShiftAnswer))
 def get_shift(shift_id: Id, here: Here, who: Lead) -> dict[str, Any]:
     """A shift with its roster: limits, what is used, and the price of everybody's next unit of time."""
     return here.read(lambda connection: _with_roster(connection, shift_id))
 
 
-@router.patch("/shifts/{shift_id}")
+@router.patch("/shifts/{shift_id}", responses=gives(ShiftAnswer))
 async def change_shift(
     shift_id: Id, wanted: ShiftChange, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
@@ -68,7 +71,7 @@ async def change_shift(
     return send(await here.change(await call_of(request, who, key), change))
 
 
-@router.put("/shifts/{shift_id}/roster/{maker:path}")
+@router.put("/shifts/{shift_id}/roster/{maker:path}", responses=gives(RosterChanged))
 async def change_roster(
     shift_id: Id,
     maker: MakerPath,
@@ -87,7 +90,7 @@ async def change_roster(
     return send(await here.change(await call_of(request, who, key), change))
 
 
-@router.post("/shifts/{shift_id}/reprice")
+@router.post("/shifts/{shift_id}/reprice", responses=gives(Repriced), operation_id="reprice_shift")
 async def reprice(
     shift_id: Id, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
@@ -101,7 +104,7 @@ async def reprice(
     return send(await here.prepared_change(await call_of(request, who, key), reckon, change))
 
 
-@router.get("/current-shift")
+@router.get("/current-shift", responses=gives(ShiftAnswer), operation_id="get_current_shift")
 def current_shift(here: Here, who: Anyone) -> dict[str, Any]:
     """The shift that runs now."""
     found = here.read(lambda c: _with_roster(c, shifts.need_current(c, time.time())))

@@ -10,10 +10,11 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
+from deccaf.client.lead_answers import Limits, SeenAlert, Watch
 from deccaf.service.monitor import alerts, daily
 from deccaf.service.monitor.limits import NewLimits, change_limits, read_limits
 from deccaf.service.store.fields import Strict
-from deccaf.service.web.api.common import IdempotencyKey, Lead, call_of, problems, send
+from deccaf.service.web.api.common import IdempotencyKey, Lead, call_of, gives, problems, send
 from deccaf.service.web.common import Here, as_time
 
 router = APIRouter(prefix="/v1/watch", tags=["watch"], responses=problems(404, 409))
@@ -26,7 +27,7 @@ class Seen(Strict):
     note: Annotated[str, Field(max_length=500, pattern=r"^[^\x00]*$")] = ""
 
 
-@router.get("")
+@router.get("", responses=gives(Watch), operation_id="get_watch")
 def watch(here: Here, who: Lead, days: Annotated[int, Query(ge=1, le=400)] = 60) -> dict[str, Any]:
     """Each measure over the last days with its limit; alerts in force, and who has seen them."""
     at, report = time.time(), here.monitor.report
@@ -44,7 +45,7 @@ def watch(here: Here, who: Lead, days: Annotated[int, Query(ge=1, le=400)] = 60)
     }
 
 
-@router.put("/limits")
+@router.put("/limits", responses=gives(Limits))
 async def set_limits(
     wanted: NewLimits, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
@@ -56,7 +57,7 @@ async def set_limits(
     return send(await here.change(await call_of(request, who, key), change))
 
 
-@router.post("/seen")
+@router.post("/seen", responses=gives(SeenAlert))
 async def set_seen(
     wanted: Seen, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:

@@ -10,11 +10,12 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
+from deccaf.client.lead_answers import Entered, GoldenRate, GoldenRecords
 from deccaf.service.errors import conflict
 from deccaf.service.ledger.review import golden
 from deccaf.service.store.fields import Class, Strict
 from deccaf.service.web.api.cases import Features
-from deccaf.service.web.api.common import IdempotencyKey, Lead, call_of, problems, send
+from deccaf.service.web.api.common import IdempotencyKey, Lead, call_of, gives, problems, send
 from deccaf.service.web.common import Here, MakerPath, classes_of, known_class
 
 router = APIRouter(prefix="/v1/golden", tags=["golden cases"], responses=problems(404, 409))
@@ -42,13 +43,13 @@ class Rate(Strict):
     rate: Annotated[float, Field(ge=0, le=golden.MOST_GOLDEN, allow_inf_nan=False)]
 
 
-@router.get("")
+@router.get("", responses=gives(GoldenRecords), operation_id="get_golden")
 def read(here: Here, who: Lead) -> dict[str, Any]:
     """Everybody's rate, golden cases given, decided and right, and the seconds that they took."""
     return {"people": [asdict(one) for one in here.read(golden.records)]}
 
 
-@router.post("", status_code=201)
+@router.post("", status_code=201, responses=gives(Entered, 201), operation_id="enter_golden")
 async def enter(
     wanted: Sources, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
@@ -67,7 +68,7 @@ async def enter(
     return send(await here.change(await call_of(request, who, key), change, 201))
 
 
-@router.put("/rates/{expert}")
+@router.put("/rates/{expert}", responses=gives(GoldenRate), operation_id="set_golden_rate")
 async def set_rate(
     expert: MakerPath, wanted: Rate, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:

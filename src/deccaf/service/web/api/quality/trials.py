@@ -10,11 +10,12 @@ from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
+from deccaf.client.lead_answers import Trials, TrialState
 from deccaf.evaluate.trial import Rules
 from deccaf.service.ledger.trials import trial_records
 from deccaf.service.reports.trial_report import report_trial
 from deccaf.service.store.fields import Strict
-from deccaf.service.web.api.common import IdempotencyKey, Lead, call_of, problems, send
+from deccaf.service.web.api.common import IdempotencyKey, Lead, call_of, gives, problems, send
 from deccaf.service.web.common import Here, Id, as_time
 
 router = APIRouter(prefix="/v1/trials", tags=["trials"], responses=problems(404, 409))
@@ -38,7 +39,7 @@ class NewTrial(Strict):
     """Planned saving per case / variance of a case's term; without it any saving alike."""
 
 
-@router.get("")
+@router.get("", responses=gives(Trials), operation_id="list_trials")
 def read(here: Here, who: Lead) -> dict[str, Any]:
     """The latest trials with what is known of them, the newest first."""
     model = here.models.active
@@ -51,7 +52,7 @@ def read(here: Here, who: Lead) -> dict[str, Any]:
     return {"trials": here.read(look)}
 
 
-@router.post("", status_code=201)
+@router.post("", status_code=201, responses=gives(TrialState, 201), operation_id="start_trial")
 async def start(
     wanted: NewTrial, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
@@ -68,7 +69,7 @@ async def start(
     return send(answer)
 
 
-@router.post("/{trial_id}/begin")
+@router.post("/{trial_id}/begin", responses=gives(TrialState), operation_id="begin_trial")
 async def begin(
     trial_id: Id, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
@@ -82,7 +83,7 @@ async def begin(
     return send(answer)
 
 
-@router.post("/{trial_id}/end")
+@router.post("/{trial_id}/end", responses=gives(TrialState), operation_id="end_trial")
 async def end(trial_id: Id, request: Request, here: Here, who: Lead, key: IdempotencyKey = None) -> Response:
     """All cases go by today's practice again."""
 
@@ -97,7 +98,7 @@ async def end(trial_id: Id, request: Request, here: Here, who: Lead, key: Idempo
     return send(answer)
 
 
-@router.post("/{trial_id}/switch-on")
+@router.post("/{trial_id}/switch-on", responses=gives(TrialState), operation_id="switch_on_trial")
 async def switch_on(
     trial_id: Id, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:

@@ -8,11 +8,13 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
+from deccaf.client.answers import All, Placed
+from deccaf.client.lead_answers import Disagreement, SecondWanted
 from deccaf.data.second import SecondTable
 from deccaf.service.ledger.review import lead_word, second
 from deccaf.service.ledger.review.lead_word import Listed
 from deccaf.service.store.fields import CaseId, Class, Maker, Strict
-from deccaf.service.web.api.common import IdempotencyKey, Lead, call_of, problems, send
+from deccaf.service.web.api.common import IdempotencyKey, Lead, call_of, gives, problems, send
 from deccaf.service.web.common import Here, as_time, classes_of, known_class
 
 router = APIRouter(prefix="/v1", tags=["second opinions"], responses=problems(404, 409))
@@ -38,13 +40,13 @@ class OneMore(Strict):
     to: Maker | None = None
 
 
-@router.get("/second-opinions")
+@router.get("/second-opinions", responses=gives(SecondTable), operation_id="get_second_opinions")
 def get_rule(here: Here, who: Lead) -> dict[str, Any]:
     """Which cases get a second opinion: the table `[second]` of a configuration."""
     return here.read(second.read_rule).model_dump()
 
 
-@router.put("/second-opinions")
+@router.put("/second-opinions", responses=gives(SecondTable), operation_id="put_second_opinions")
 async def put_rule(
     wanted: SecondTable, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
@@ -57,7 +59,7 @@ async def put_rule(
     return send(await here.change(await call_of(request, who, key), change))
 
 
-@router.post("/second-opinions/wanted")
+@router.post("/second-opinions/wanted", responses=gives(SecondWanted), operation_id="want_second_opinion")
 async def want(
     wanted: Wanted, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
@@ -69,13 +71,13 @@ async def want(
     return send(await here.change(await call_of(request, who, key), change))
 
 
-@router.get("/disagreements")
+@router.get("/disagreements", responses=gives(All[Disagreement]))
 def list_disagreements(here: Here, who: Lead) -> dict[str, Any]:
     """Cases that wait for the lead's word, the oldest first, with everybody's answer."""
     return {"items": [_listed(one) for one in here.read(lead_word.lead_list)]}
 
 
-@router.post("/disagreements/settle")
+@router.post("/disagreements/settle", responses=gives(Placed), operation_id="settle_disagreement")
 async def settle(
     wanted: Settled, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
@@ -91,7 +93,7 @@ async def settle(
     return send(await here.change(await call_of(request, who, key), change))
 
 
-@router.post("/disagreements/ask")
+@router.post("/disagreements/ask", responses=gives(Placed), operation_id="ask_one_more")
 async def ask(
     wanted: OneMore, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
