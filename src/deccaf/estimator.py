@@ -19,6 +19,7 @@ from deccaf.data.decisions import Decisions
 from deccaf.data.frames import as_pandas, default_names, read_input
 from deccaf.data.history import History
 from deccaf.data.learnable import learnable
+from deccaf.data.makers import read_makers, score_columns
 from deccaf.data.schema import Columns
 from deccaf.data.values import class_codes
 from deccaf.errors import DataError, show
@@ -51,7 +52,9 @@ class DeCCaF(ClassifierMixin, TransformerMixin, FittedTeam, BaseEstimator):  # t
         paper's appendix (2,000 trials for each of 11 initial scores of the classifier, 120 for every model of
         the experts: hours; extra `search`), with `deccaf` 120 draws.
     review_cost
-        What it costs to ask an expert: one number, or a number by name (anyone else: 0).
+        What it costs to ask an expert: a number, the name of a column of the cases, or `{"fixed": ...,
+        "column": ..., "rate": ...}`, both; one for everybody, or by name (anyone else: what `"*"` says, or
+        0).
     half_life
         Age at which history counts half: a number, or a length of time where times are dates.
     categorical
@@ -63,6 +66,10 @@ class DeCCaF(ClassifierMixin, TransformerMixin, FittedTeam, BaseEstimator):  # t
     case_parts, decision_parts
         Which models to blend: names (`deccaf.plugins.CASE_PARTS`, `DECISION_PARTS`) or objects of your own
         (`deccaf.models.protocols`).
+    makers
+        Who is a machine beside `machine`, by name: `{"llm": {"kind": "machine", "price": 0.002,
+        "cases_per_minute": 30, "cases_per_day": 5000}}`, as a `[makers]` table has it. Its own score, where X
+        has a column `score_llm`, is a feature of its decisions alone, and may be missing in new cases.
     seed
         The same seed gives the same model and the same plans.
 
@@ -104,12 +111,14 @@ class DeCCaF(ClassifierMixin, TransformerMixin, FittedTeam, BaseEstimator):  # t
         X, names = self._remember_columns(X)
         costs, label = self._classes(y)
         roles = self.columns or Columns()
+        scores = score_columns(read_makers(self.makers))
         history = History.from_arrays(
             read_input(X, costs, names, roles.case),
             label,
             costs,
-            columns=self.columns,
+            columns=self.columns if self.columns is None else self._roles(),
             categorical=tuple(self.categorical),
+            scores=scores,
             expert=expert,
             decision=decision,
             decisions=decisions,
@@ -144,6 +153,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, FittedTeam, BaseEstimator):  # t
         return cls(
             config.costs.build(),
             review_cost=config.costs.review_cost,
+            makers=config.makers or None,
             columns=config.columns,
             selective=as_tuple(config.labels.selective),
             **{name: as_tuple(value) for name, value in config.model.model_dump().items()},

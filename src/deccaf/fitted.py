@@ -26,11 +26,13 @@ from deccaf.cluster import Workers, workers_of
 from deccaf.data.capacity import Capacity
 from deccaf.data.cases import Cases
 from deccaf.data.config import ConstraintsTable, LabelsTable, WaitingTable
-from deccaf.data.costs import MACHINE, Costs, machine_losses, review_costs
+from deccaf.data.costs import MACHINE, Costs, machine_losses
 from deccaf.data.frames import as_pandas, default_names, same_kind
 from deccaf.data.history import per_row
+from deccaf.data.makers import Maker, machines_of, read_makers, score_columns, with_machines
 from deccaf.data.names import names_of
 from deccaf.data.notebook import card
+from deccaf.data.review import ReviewCost, plain_review, prices, review_columns, review_costs, with_prices
 from deccaf.data.schema import Columns, Schema
 from deccaf.data.sources import sources
 from deccaf.data.staffing import StaffingTable
@@ -92,13 +94,14 @@ class FittedTeam:
         *,
         method: str = "deccaf",
         budget: str = "quick",
-        review_cost: float | Mapping[str, float] = 0.0,
+        review_cost: ReviewCost = 0.0,
         half_life: Any = None,
         categorical: Sequence[str] = (),
         columns: Columns | None = None,
         selective: Literal["positive"] | Sequence[int | str] = (),
         case_parts: Sequence[str | CasePart] = ("logistic", "boosted"),
         decision_parts: Sequence[str | DecisionPart] = ("rates", "pooled", "boosted"),
+        makers: Mapping[str, Maker | Mapping[str, Any]] | None = None,
         seed: int = 0,
     ) -> None:
         self.costs = costs
@@ -111,10 +114,17 @@ class FittedTeam:
         self.selective = selective
         self.case_parts = case_parts
         self.decision_parts = decision_parts
+        self.makers = makers
         self.seed = seed
 
-    def with_costs(self, costs: Costs, review_cost: float | Mapping[str, float] | None = None) -> Self:
-        """The same fitted model with other costs: nothing is learned anew."""
+    def with_costs(
+        self,
+        costs: Costs,
+        review_cost: ReviewCost | None = None,
+        makers: Mapping[str, Maker | Mapping[str, Any]] | None = None,
+    ) -> Self:
+        """The same fitted model with other costs (and other prices and limits of machines): nothing is
+        learned anew."""
         self._check_fitted()
         if costs.classes != self.costs_.classes:
             raise ConfigError(
@@ -128,6 +138,8 @@ class FittedTeam:
         other.costs = other.costs_ = costs
         if review_cost is not None:
             other.review_cost = review_cost
+        if makers is not None:
+            other.makers = makers
         other._check_settings()
         return other
 
@@ -245,7 +257,7 @@ class FittedTeam:
                 scored,
                 limits,
                 constraints=asked,
-                pace=self.pace_,
+                pace=self.hourly(),
                 time_limit=time_limit,
                 seed=self.seed,
                 waiting=self.waits(urgency, asked, start),
@@ -266,6 +278,7 @@ class FittedTeam:
         if not twice:
             raise ConfigError("scratch: is for cases in a file or folder, which can be read twice")
         self._check_fitted()
+        capacity, _ = self._with_machines(capacity)
         experts = [name for name in capacity.makers if name != MACHINE]
         cells = known_length(X) * (1 + len(experts))
         if given is None and cells <= LARGE:
@@ -273,7 +286,7 @@ class FittedTeam:
         mark = ""
         if given is not None:
             files = stamps([source.path for source in sources(X)])
-            costs = (self.costs_.to_dict(), self.review_costs(experts))
+            costs = (self.costs_.to_dict(), plain_review(self.terms.review_cost))
             mark = fingerprint(deccaf.__version__, self.learned_.to_dict(), costs, experts, files, CELLS)
         kept, held = open_scratch(given, mark, 1 + len(experts), len(self.classes_))
         check_room(kept.folder, 8.0 * cells)
@@ -311,11 +324,12 @@ class FittedTeam:
         """
         rules = None if constraints is None else read_constraints(constraints)
         urgency = None if waiting is None else read_table(waiting, WaitingTable, "waiting")
-        limits = capacity if isinstance(capacity, Capacity) else Capacity.of(capacity)
+        limits, notes = self._with_machines(capacity)
 
         def score(terms: Terms, experts: Sequence[str]) -> Scored:
             model = self.with_costs(terms.costs, terms.review_cost)
             scored = model.scored(X, experts, constraints=rules, waiting=urgency, step=step)
+            scored = replace(scored, machines=self._machine_minutes(limits), notes=(*notes, *scored.notes))
             return _in_batches(trusted(scored, strict), batch)
 
         return what_ifs(
@@ -325,7 +339,7 @@ class FittedTeam:
             [Scenario({name: str(change) for name, change in asked.items()}) for asked in scenarios],
             self.experts_,
             constraints=rules,
-            pace=self.pace_,
+            pace=self.hourly(),
             time_limit=time_limit,
             seed=self.seed,
             waiting=self.waits(urgency, rules, start),
@@ -374,7 +388,7 @@ class FittedTeam:
         start: Any = None,
     ) -> Callable[[Scored], Waits | None]:
         """What waiting costs, as `make_plan` asks for it."""
-        return lambda scored: read_waits(scored, self.columns_, waiting, constraints, self.pace_, start)
+        return lambda scored: read_waits(scored, self.columns_, waiting, constraints, self.hourly(), start)
 
     def believed(
         self,
@@ -394,7 +408,7 @@ class FittedTeam:
 
         Without `score` every loss is 0: enough to check that a plan exists.
         """
-        limits = capacity if isinstance(capacity, Capacity) else Capacity.of(capacity)
+        limits, notes = self._with_machines(capacity)
         experts = [name for name in limits.makers if name != MACHINE]
         options: dict[str, Any] = {
             "constraints": constraints,
@@ -403,8 +417,25 @@ class FittedTeam:
             "step": step,
         }
         scored = trusted(self.scored(X, experts, **options, scratch=scratch, workers=workers), strict)
-        notes = (*roster_notes(self.experts_, limits), *scored.notes)
-        return replace(_in_batches(scored, batch), notes=notes), limits
+        said = (*roster_notes(self.experts_, limits), *notes, *scored.notes)
+        machines = self._machine_minutes(limits)
+        return replace(_in_batches(scored, batch), notes=said, machines=machines), limits
+
+    def _with_machines(self, capacity: Capacity | Mapping[str, int]) -> tuple[Capacity, list[str]]:
+        """The roster with all machines that were learned from, and what to say about it."""
+        self._check_fitted()
+        limits = capacity if isinstance(capacity, Capacity) else Capacity.of(capacity)
+        return with_machines(limits, read_makers(self.makers), self.experts_)
+
+    def _machine_minutes(self, capacity: Capacity) -> dict[str, float]:
+        """Minutes of a case by machine, of those on the roster."""
+        known = machines_of(read_makers(self.makers))
+        return {name: known[name].minutes if name in known else 0.0 for name in sorted(capacity.machines)}
+
+    def hourly(self) -> dict[str, float]:
+        """Cases an hour of everybody who has hours, where the log has seconds: machines have none."""
+        machines = machines_of(read_makers(self.makers))
+        return {name: pace for name, pace in self.pace_.items() if name not in machines}
 
     def scored(
         self,
@@ -581,15 +612,23 @@ class FittedTeam:
     def terms(self) -> Terms:
         """What errors and reviews cost in plans of this model; `with_costs` changes it."""
         self._check_fitted()
-        return Terms(self.costs_, self.review_cost)
+        makers = read_makers(self.makers)
+        told = {name: one.price for name, one in makers.items() if one.price is not None}
+        known: dict[str, Any] = {**dict.fromkeys(machines_of(makers)), **told}
+        return Terms(self.costs_, with_prices(self.review_cost, known))
 
-    def review_costs(self, experts: Sequence[str]) -> Array:
-        """What it costs to ask each of these people."""
-        return review_costs(self.review_cost, experts)
+    def review_costs(self, experts: Sequence[str], columns: pd.DataFrame | None = None) -> Array:
+        """What it costs to ask each of these: (experts,), or (cases, experts) by columns of the cases."""
+        return review_costs(self.terms.review_cost, experts, columns)
+
+    @property
+    def review_columns(self) -> tuple[str, ...]:
+        """The columns of the cases that review costs name."""
+        return review_columns(self.terms.review_cost)
 
     def _intake(self, extra: tuple[str, ...] = ()) -> Intake:
         """How new cases are read: with every feature that the model was fitted on."""
-        self._check_fitted()
+        extra = tuple(dict.fromkeys((*extra, *self.review_columns)))
         return Intake(
             self.schema_,
             self.costs_,
@@ -625,10 +664,13 @@ class FittedTeam:
         """Of some cases: the ends of each loss, and what they cost together at the ends of the level."""
         alone = plan["reviewer_2"].isna() if "reviewer_2" in plan else True
         maker = plan["maker"].where((plan["maker"] != MACHINE) & alone, None)
+        maker = maker.where(
+            ~maker.isin([one for one in self.experts_ if self.learned_.knows_more(one)]), None
+        )
         names = maker.astype(object).where(maker.notna(), None).tolist()
         p, costs = plan[[f"p_{name}" for name in self.classes_.tolist()]].to_numpy(), self._costs(chunk)
         low, high, by_truth = loss_intervals(
-            self.learned_, chunk.features, names, p, costs, self.review_costs
+            self.learned_, chunk.features, names, p, costs, self._paid(chunk, names)
         )
         own = (plan["maker"] == MACHINE).to_numpy()
         said = machine_losses(p, costs).argmin(axis=1)
@@ -636,6 +678,16 @@ class FittedTeam:
         by_truth[own] = each[np.arange(len(chunk)), :, said][own]
         loss = plan["expected_loss"].to_numpy(np.float64)
         return low, high, np.zeros(1) if spread is None else plan_ends(p, by_truth, loss, spread)
+
+    def _paid(self, chunk: Chunk, names: Sequence[str | None]) -> Array:
+        """What asking costs, for each case with its own maker; 0 for None."""
+        asked = list(dict.fromkeys(name for name in names if name is not None))
+        paid = np.broadcast_to(self.review_costs(asked, chunk.columns), (len(names), len(asked)))
+        place = pd.Index(asked, dtype=object).get_indexer(pd.Index(list(names), dtype=object))
+        found = np.zeros(len(names))
+        mine = np.flatnonzero(place >= 0)
+        found[mine] = paid[mine, place[mine]]
+        return found
 
     def _costs(self, chunk: Chunk) -> Array:
         return self.costs_.array(chunk.amounts)
@@ -667,12 +719,18 @@ class FittedTeam:
             people = [name for name in limits.makers if name not in (MACHINE, expert)]
         _, features, costs = self._read(X)
         makers = [MACHINE, *people, expert]
-        scores = self.learned_.score(features, makers[1:], costs, self.review_costs(makers[1:]))
+        columns = self._intake_columns(X) if self.review_columns else None
+        paid = self.review_costs(makers[1:], columns)
+        scores = self.learned_.score(features, makers[1:], costs, paid)
         prices = np.zeros(len(makers))
         if limits is not None:
             lower, upper = limits.limits(makers, len(features))
             prices = np.asarray(solve(scores.loss, upper, lower).prices)
         return Stakes(features, scores.p, costs, best_others(scores.loss, prices.tolist(), len(makers) - 1))
+
+    def _intake_columns(self, X: Any) -> pd.DataFrame:
+        """The columns that review costs name, of all cases."""
+        return pd.concat([chunk.columns for chunk in self._intake().chunks(self._checked(X), CELLS // 64)])
 
     def _checked(self, X: Any) -> Any:
         if is_array(X):
@@ -712,7 +770,7 @@ class FittedTeam:
 
     def _score(self, chunk: Chunk, experts: Sequence[str]) -> Scores:
         costs = self.costs_.array(chunk.amounts)
-        return self.learned_.score(chunk.features, experts, costs, self.review_costs(experts))
+        return self.learned_.score(chunk.features, experts, costs, self.review_costs(experts, chunk.columns))
 
     def _opinions(self, chunk: Chunk, experts: Sequence[str]) -> Opinions:
         """What everyone would say on every case, which rules for several opinions need."""
@@ -723,10 +781,13 @@ class FittedTeam:
                 f" from; this model has method {self.method!r} and {len(self.experts_)} experts"
             )
         p = self.learned_.chances(chunk.features, costs)
-        return Opinions.of(p, q, costs, review_cost=self.review_costs(experts))
+        return Opinions.of(p, q, costs, review_cost=self.review_costs(experts, chunk.columns))
 
     def _roles(self) -> Columns:
-        return Columns(categorical=tuple(self.categorical)) if self.columns is None else self.columns
+        """The parts of columns, machines' own scores among them."""
+        roles = Columns(categorical=tuple(self.categorical)) if self.columns is None else self.columns
+        scores = score_columns(read_makers(self.makers))
+        return roles.model_copy(update={"scores": {**scores, **roles.scores}}) if scores else roles
 
     @property
     def feature_names(self) -> list[str]:
@@ -759,9 +820,8 @@ class FittedTeam:
         if self.method not in METHODS:
             hint = did_you_mean(str(self.method), METHODS)
             raise ConfigError(f"method: expected one of {', '.join(METHODS)}, got {self.method!r}{hint}")
-        given = self.review_cost.values() if isinstance(self.review_cost, Mapping) else [self.review_cost]
-        if not all(np.isfinite(cost) and cost >= 0 for cost in given):
-            raise ConfigError(f"review_cost: expected numbers from 0 on, got {self.review_cost!r}")
+        prices(self.review_cost)
+        read_makers(self.makers)
 
 
 _SETTINGS = tuple(name for name in signature(FittedTeam.__init__).parameters if name != "self")
@@ -834,6 +894,10 @@ def _known_until(training: Mapping[str, Any]) -> Any:
 def _plain_settings(params: Mapping[str, Any]) -> dict[str, Any]:
     """Constructor arguments for a file; costs and columns are written on their own."""
     settings = {name: value for name, value in params.items() if name not in {"costs", "columns"}}
+    settings["review_cost"] = plain_review(settings["review_cost"])
+    makers = read_makers(settings.pop("makers"))
+    if makers:
+        settings["makers"] = {name: one.model_dump(exclude_defaults=True) for name, one in makers.items()}
     for name in ("case_parts", "decision_parts"):  # a file names the parts, whatever they were given as
         settings[name] = [part if isinstance(part, str) else part.name for part in settings[name]]
     if settings["half_life"] is not None and not isinstance(settings["half_life"], int | float):

@@ -125,7 +125,7 @@ def trace_of(name: str, part: Part, beliefs: Beliefs, found: Decided, rooms: Roo
         1.0 - picks[:, 0],
         picks[here, 1 + who],
         np.einsum("ij,ijm->im", picks[:, 1:], said),
-        picks[:, 1:] @ part.review,
+        (picks[:, 1:] * part.review).sum(axis=1),
     )
 
 
@@ -165,9 +165,10 @@ def by_inverse_propensity(trace: Trace, log: Log, found: Outcome) -> Outcome:
 
 
 def history_of(log: Log, review: Array, classes: int) -> Outcome:
-    """What really happened."""
+    """What really happened; `review` is (cases, experts)."""
     seen = np.eye(classes)[log.decision]
-    return Outcome(seen, seen, review[log.who], np.ones(len(log.who)))
+    paid = review[np.arange(len(log.who)), log.who]
+    return Outcome(seen, seen, paid, np.ones(len(log.who)))
 
 
 def known_table(part: Part) -> Ints:
@@ -183,9 +184,15 @@ def known(part: Part, said: Ints, found: Decided, classes: int) -> Outcome:
     people = found.maker > 0
     asked = said[np.arange(len(said)), np.maximum(found.maker - 1, 0)]
     decision = np.where(people, asked, found.machine_says)
-    review = np.append(0.0, part.review)[found.maker]
+    review = paid(part, found.maker)
     decided = np.eye(classes)[decision]
     return Outcome(decided, decided, review, people.astype(np.float64))
+
+
+def paid(part: Part, maker: Ints) -> Array:
+    """What the makers of the test cases are paid; the machine costs nothing."""
+    here = np.arange(len(maker))
+    return np.where(maker > 0, part.review[here, np.maximum(maker - 1, 0)], 0.0)
 
 
 def known_history(part: Part, said: Ints, classes: int) -> Outcome:
@@ -193,7 +200,7 @@ def known_history(part: Part, said: Ints, classes: int) -> Outcome:
     made = said >= 0
     count = np.maximum(made.sum(axis=1), 1)
     decided = np.stack([(said == m).sum(axis=1) / count for m in range(classes)], axis=1)
-    return Outcome(decided, decided, (made @ part.review) / count, np.ones(len(said)))
+    return Outcome(decided, decided, (made * part.review).sum(axis=1) / count, np.ones(len(said)))
 
 
 def averaged(draws: Sequence[Outcome]) -> Outcome:

@@ -57,10 +57,15 @@ class Models:
             learned = model.fit_history(history, self.classifiers.get(shared)).learned_
             features = model.schema_.cast(cases) if model.schema_.spaces else cases
             self.classifiers.setdefault(need, learned.classifier)
-            p, said = learned.classifier.predict(features), learned.decisions.predict(features, part.experts)
             if need == "q":
-                chances = (p, said)
+                q = learned.decision_chances(features, part.experts)
+                assert q is not None
+                chances = (learned.chances(features, part.cost_table), q)
             else:
+                p, said = (
+                    learned.classifier.predict(features),
+                    learned.decisions.predict(features, part.experts),
+                )
                 paper[need] = Correctness(p, said)
         assert chances is not None
         return Beliefs(part.experts, part.cost_table, *chances, paper=paper, review_cost=part.review)
@@ -119,12 +124,14 @@ def taken(beliefs: Beliefs, rows: Ints) -> Beliefs:
     paper: Mapping[str, Correctness] = {
         name: Correctness(known.p[rows], known.correct[rows]) for name, known in beliefs.paper.items()
     }
+    paid = np.asarray(beliefs.review_cost, np.float64)
     return replace(
         beliefs,
         costs=beliefs.costs if len(beliefs.costs) == 1 else beliefs.costs[rows],
         p=beliefs.p[rows],
         q=None if beliefs.q is None else beliefs.q[rows],
         paper=paper,
+        review_cost=paid if paid.ndim < 2 else paid[rows],
     )
 
 

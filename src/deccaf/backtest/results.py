@@ -491,7 +491,7 @@ def _plan(one: Tested, found: Decided, number: int, draw: int) -> pd.DataFrame:
     decision = np.where(found.maker == 0, found.machine_says, said)
     known = decision >= 0
     of = of_truth(part.cost_table, part.truth)
-    cost = of[np.arange(len(decision)), np.maximum(decision, 0)] + np.append(0.0, part.review)[found.maker]
+    cost = of[np.arange(len(decision)), np.maximum(decision, 0)] + o.paid(part, found.maker)
     classes = pd.Series([*part.cases.classes, None], dtype=object)
     table = pd.DataFrame(
         {

@@ -233,7 +233,7 @@ class _Desk:
                 for q, (one, rooms) in made.items()
             }
             log = o.taken(log, seen)
-            past = {Question(HISTORY): o.history_of(log, part.review, len(self.costs.classes))}
+            past = {Question(HISTORY): o.history_of(log, part.review[seen], len(self.costs.classes))}
             right = right_chances(sub, taken(beliefs, mine))
             ours = (kept[Question(OURS)],)
             found.append(Tested(sub, past, traces, log, ours, right, _makers(kept), people))

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from deccaf.data.capacity import ONE_BATCH, Capacity
 from deccaf.data.cases import Cases, latest_share
 from deccaf.data.config import Config
-from deccaf.data.costs import MACHINE, Costs, review_costs
+from deccaf.data.costs import MACHINE, Costs
 from deccaf.data.decisions import Decisions
 from deccaf.data.folds import fold_of, units_of
 from deccaf.data.history import MANY_GROUPS, History, splitting_group
+from deccaf.data.review import review_costs
 from deccaf.errors import ConfigError, DataError, did_you_mean
 from deccaf.evaluate.propensity import estimate_propensities, given_propensities_notes
 from deccaf.models.texts.spaces import encoded, with_spaces
@@ -121,8 +122,11 @@ class Part:
 
     @cached_property
     def review(self) -> Array:
-        """What it costs to ask each expert."""
-        return review_costs(self.config.costs.review_cost, self.experts)
+        """(test cases, experts): what it costs to ask each."""
+        cases = self.cases
+        known = pd.concat([cases.groups, cases.amounts, cases.features], axis=1).iloc[self.rows]
+        paid = review_costs(self.config.review_cost, self.experts, known)
+        return np.broadcast_to(paid, (len(self.rows), len(self.experts)))
 
     @cached_property
     def decisions(self) -> Ints:

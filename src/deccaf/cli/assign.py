@@ -16,6 +16,7 @@ from deccaf.data.capacity import Capacity
 from deccaf.data.config import Config
 from deccaf.data.costs import MACHINE
 from deccaf.data.files import TABLES, check_output
+from deccaf.data.review import named_in
 from deccaf.data.sources import pipes_kept
 from deccaf.errors import ConfigError, did_you_mean
 
@@ -34,7 +35,7 @@ ModelOption = Annotated[Path, typer.Option(help="Model file that `deccaf fit` wr
 CasesOption = Annotated[
     str, typer.Option(help="New cases: case_id, features, optional batch, time, due, waiting_cost.")
 ]
-CapacityOption = Annotated[str, typer.Option(help="Roster: expert_id, upper, optional batch, lower.")]
+CapacityOption = Annotated[str, typer.Option(help="Roster: expert_id, upper, optional batch, lower, kind.")]
 ClusterOption = Annotated[
     str | None,
     typer.Option(
@@ -49,8 +50,8 @@ StartOption = Annotated[
 ConfigOption = Annotated[
     Path | None,
     typer.Option(
-        help="TOML whose [costs] replace those of the model, whose [constraints] are granted, and whose "
-        "[waiting] says what waiting costs."
+        help="TOML whose [costs] and [makers] replace those of the model, whose [constraints] are granted, "
+        "and whose [waiting] says what waiting costs."
     ),
 ]
 
@@ -215,16 +216,15 @@ def with_costs_of(model: FittedTeam, settings: Config, path: Path, people: Seque
     """The model with the [costs] of a configuration file, which may only name people who are known."""
     if "columns" in settings.model_fields_set and settings.columns != model.columns_:
         say(f"note: {path}: [columns] differs from what the model was fitted with, which is used")
-    paid = settings.costs.review_cost
     known = [*people, *model.experts_]
-    stray = [name for name in paid if name not in known] if isinstance(paid, dict) else []
+    stray = [name for name in named_in(settings.costs.review_cost) if name not in known]
     if stray:
         hint = did_you_mean(stray[0], known)
         raise ConfigError(
             f"{path}: [costs] review_cost: {stray[0]!r} is neither on the roster nor known to the model{hint}"
         )
     try:
-        return model.with_costs(settings.costs.build(), paid)
+        return model.with_costs(settings.costs.build(), settings.costs.review_cost, settings.makers or None)
     except ConfigError as error:
         raise ConfigError(f"{path}: [costs]: {error}") from error
 
@@ -242,7 +242,7 @@ def _checked(
         scored,
         limits,
         constraints=constraints,
-        pace=fitted.pace_,
+        pace=fitted.hourly(),
         time_limit=time_limit,
         seed=fitted.seed,
         waiting=fitted.waits(options.get("waiting"), constraints, start),

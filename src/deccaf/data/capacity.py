@@ -42,6 +42,8 @@ class Capacity:
     lower: pd.DataFrame
     eligible: pd.DataFrame | None = None
     """Cases x makers, False where a maker may not get a case; who is not named may get anything."""
+    machines: frozenset[str] = frozenset()
+    """Makers beside `machine` that the roster calls machines."""
 
     @classmethod
     def of(cls, upper: Mapping[str, int], lower: Mapping[str, int] | None = None) -> Capacity:
@@ -83,9 +85,12 @@ class Capacity:
 
     @classmethod
     def read(cls, path: str | Path) -> Capacity:
-        """Read a capacity file: `batch`, `expert_id`, `upper`, optional `lower`; no batch means one batch."""
+        """Read a capacity file: `batch`, `expert_id`, `upper`, optional `lower`; no batch means one batch.
+
+        Optional `kind` says `person` or `machine`; the upper limit of a machine may be empty: it has none.
+        """
         with about(path):
-            frame = read_frame(path, text=("batch", "batch_id", "expert_id"))
+            frame = read_frame(path, text=("batch", "batch_id", "expert_id", "kind"))
             if frame.empty:
                 raise DataError("no rows")
             return cls.from_frame(frame)
@@ -94,15 +99,17 @@ class Capacity:
     def from_frame(cls, frame: Any) -> Capacity:
         """Check a table with the columns of a capacity file, or with `batch_id` and a column per person."""
         frame = long_capacity(as_pandas(frame))
-        check_spelling(frame.columns, dict.fromkeys(("batch", "expert_id", "upper", "lower")))
+        check_spelling(frame.columns, dict.fromkeys(("batch", "expert_id", "upper", "lower", "kind")))
         for name in ("expert_id", "upper"):
             if name not in frame:
                 raise DataError(
                     f"column {name!r}: missing in the capacity table" + did_you_mean(name, frame.columns)
                 )
-        stray = [name for name in frame if name not in {"batch", "expert_id", "upper", "lower"}]
+        stray = [name for name in frame if name not in {"batch", "expert_id", "upper", "lower", "kind"}]
         if stray:
-            raise DataError(f"column {stray[0]!r}: a capacity table has batch, expert_id, upper and lower")
+            raise DataError(
+                f"column {stray[0]!r}: a capacity table has batch, expert_id, upper and lower, and kind"
+            )
         table = pd.DataFrame(
             {
                 "batch": names_of(frame["batch"]) if "batch" in frame else ONE_BATCH,
@@ -114,7 +121,9 @@ class Capacity:
             note_odd_names(names)
         refuse_summary(table["maker"].rename("expert_id"), "a person")
         note_two_spellings(table["maker"].unique(), "expert_id")
-        table["upper"] = _whole_numbers(frame["upper"], table)
+        machine = _machines(frame, table)
+        room = frame["upper"].where(~(machine & frame["upper"].isna()), UNLIMITED)
+        table["upper"] = _whole_numbers(room, table)
         table["lower"] = _whole_numbers(frame["lower"], table) if "lower" in frame else 0
         _check_rows(table)
         upper = _by_batch_and_maker(table, "upper")
@@ -125,7 +134,8 @@ class Capacity:
         else:  # named in some batches only: unlimited in the others
             named = table.loc[table["maker"] == MACHINE, "batch"]
             upper.loc[~upper.index.isin(named), MACHINE] = UNLIMITED
-        return cls(upper, lower)
+        named_machines = frozenset(table["maker"][machine]) - {MACHINE}
+        return cls(upper, lower, machines=named_machines)
 
     @property
     def makers(self) -> tuple[str, ...]:
@@ -227,6 +237,25 @@ def _whole_numbers(values: pd.Series, table: pd.DataFrame) -> pd.Series:
             f"first: {show(values.iloc[first])} for {table['maker'].iloc[first]!r}"
         )
     return pd.Series(np.minimum(numbers, UNLIMITED).astype(np.int64), values.index)
+
+
+def _machines(frame: pd.DataFrame, table: pd.DataFrame) -> pd.Series:
+    """Which rows are of machines."""
+    if "kind" not in frame:
+        return pd.Series(False, frame.index)
+    kind = frame["kind"].fillna("person").astype(str).str.strip().str.lower()
+    odd = ~kind.isin(["person", "machine"])
+    if odd.any():
+        first = int(odd.to_numpy().argmax())
+        raise DataError(
+            f"column 'kind': {odd.sum()} value(s) are neither person nor machine, first: "
+            f"{show(frame['kind'].iloc[first])} for {table['maker'].iloc[first]!r}"
+        )
+    machine = kind == "machine"
+    both = set(table["maker"][machine]) & set(table["maker"][~machine]) - {MACHINE}
+    if both:
+        raise DataError(f"column 'kind': {sorted(both)[0]!r} is a person in one row and a machine in another")
+    return machine
 
 
 def _check_rows(table: pd.DataFrame) -> None:

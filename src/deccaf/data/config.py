@@ -16,9 +16,8 @@
 
 from __future__ import annotations
 
-import math
 import tomllib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
@@ -34,6 +33,8 @@ from pydantic import (
 
 from deccaf.data.costs import Class, Cost, Costs
 from deccaf.data.display import DisplayTable
+from deccaf.data.makers import SCORE, Maker, machines_of, read_makers
+from deccaf.data.review import ReviewCost, named_in, prices, with_prices
 from deccaf.data.schema import Columns
 from deccaf.data.second import SecondTable
 from deccaf.data.staffing import StaffingTable
@@ -60,18 +61,19 @@ class CostsTable(Table):
     scale: str | None = None
     unit: str = Field("", max_length=40, pattern=r"^[^\x00-\x1f]*$")
     """What costs are counted in, for people to read: a currency, minutes, "missed frauds"."""
-    review_cost: float | dict[str, float] = 0.0
-    """What it costs to ask an expert: one number, or a number by name."""
+    review_cost: float | str | dict[str, float | str | dict[str, float | str]] = 0.0
+    """What it costs to ask an expert: a number, a column of the cases, or `{fixed, column, rate}`; one for
+    everybody, or by name ("*": anyone else)."""
     example: bool = False
     """Whether these are the example costs that `deccaf init` writes, which nobody has thought about yet."""
 
     @field_validator("review_cost")
     @classmethod
-    def _reviews_cost(cls, value: float | dict[str, float]) -> float | dict[str, float]:
-        for name, cost in value.items() if isinstance(value, dict) else [("", value)]:
-            if not (math.isfinite(cost) and cost >= 0):
-                whose = f" of {name!r}" if name else ""
-                raise ValueError(f"what it costs to ask an expert{whose} must be a number from 0 on")
+    def _reviews_cost(cls, value: Any) -> Any:
+        try:
+            prices(value)
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
         return value
 
     @model_validator(mode="after")
@@ -192,6 +194,8 @@ class ReviewersTable(Table):
     """Pairs who may not share a case."""
     one_of: list[str] | None = None
     """Seniors: a case that several people see has at least one of them."""
+    machines: bool = False
+    """Whether machines beside our own may be among the reviewers."""
 
 
 class BandTable(Table):
@@ -322,6 +326,49 @@ class Config(Table):
     display: DisplayTable = DisplayTable()
     second: SecondTable = SecondTable()
     staffing: StaffingTable | None = None
+    makers: dict[str, Maker] = {}
+    """Who is a machine, and what its answers cost; anyone else is a person."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own_scores(cls, data: Any) -> Any:
+        """Machines' own scores are no features of anybody else."""
+        makers = data.get("makers") if isinstance(data, Mapping) else None
+        named = [
+            name
+            for name, one in (makers.items() if isinstance(makers, Mapping) else ())
+            if (one.get("kind") if isinstance(one, Mapping) else getattr(one, "kind", None)) == "machine"
+        ]
+        columns = data.get("columns", {}) if named else None
+        if not named or not isinstance(columns, Mapping | Columns):
+            return data
+        told = columns.model_dump(exclude_unset=True) if isinstance(columns, Columns) else dict(columns)
+        given = told.get("scores", {})
+        if not isinstance(given, Mapping):
+            return data
+        return {**data, "columns": {**told, "scores": {**{n: f"{SCORE}{n}" for n in named}, **given}}}
+
+    @model_validator(mode="after")
+    def _prices_are_said_once(self) -> Config:
+        try:
+            read_makers(self.makers)
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        twice = [name for name in named_in(self.costs.review_cost) if self._price(name) is not None]
+        if twice:
+            raise ValueError(
+                f"{twice[0]!r} has a price under [makers] and another under [costs] review_cost; keep one"
+            )
+        return self
+
+    def _price(self, name: str) -> Any:
+        return self.makers[name].price if name in self.makers else None
+
+    @property
+    def review_cost(self) -> ReviewCost:
+        """What it costs to ask everybody, machines by their prices."""
+        told = {name: one.price for name, one in self.makers.items() if one.price is not None}
+        return with_prices(self.costs.review_cost, {**dict.fromkeys(machines_of(self.makers)), **told})
 
     @model_validator(mode="after")
     def _classes_are_known(self) -> Config:
@@ -339,12 +386,17 @@ class Config(Table):
         ]
 
     def check_people(self, known: Collection[str], where: str = "the log") -> None:
-        """Everybody whom the costs name is `known`, or a `ConfigError` names who is not."""
-        named = self.costs.review_cost if isinstance(self.costs.review_cost, dict) else {}
-        for name in named:
+        """Everybody whom the costs or `[makers]` name is `known`, or a `ConfigError` names who is not."""
+        for name in named_in(self.costs.review_cost):
             if name not in known:
                 raise ConfigError(
                     f"[costs] review_cost: {name!r} is none of the {len(known)} people of {where}"
+                    + did_you_mean(name, known)
+                )
+        for name in self.makers:
+            if name not in known:
+                raise ConfigError(
+                    f"[makers.{name}]: {name!r} is none of the {len(known)} people and machines of {where}"
                     + did_you_mean(name, known)
                 )
 

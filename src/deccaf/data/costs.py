@@ -205,10 +205,3 @@ def expected_loss(p: ArrayLike, q: ArrayLike, costs: Array, review_cost: ArrayLi
     """Expected cost of every maker, cases x (1 + experts): the machine's best decision, then each expert."""
     machine = machine_losses(p, costs).min(axis=1, keepdims=True)
     return np.hstack([machine, expert_losses(p, q, costs, review_cost)])
-
-
-def review_costs(review_cost: float | Mapping[str, float], experts: Sequence[str]) -> Array:
-    """What it costs to ask each of these people: one number for all, or a number by name (anyone else: 0)."""
-    if not isinstance(review_cost, Mapping):
-        return np.full(len(experts), float(review_cost))
-    return np.array([float(review_cost.get(name, 0.0)) for name in experts])

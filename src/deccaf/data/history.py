@@ -6,7 +6,7 @@ makes it `from_frames` of its ledger, `DeCCaF.fit` `from_arrays`.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -101,6 +101,7 @@ class History:
         *,
         columns: Columns | None = None,
         categorical: tuple[str, ...] = (),
+        scores: Mapping[str, str] | None = None,
         expert: Any = None,
         decision: Any = None,
         decisions: Decisions | pd.DataFrame | None = None,
@@ -111,7 +112,8 @@ class History:
     ) -> History:
         """A table of cases with values beside it, as `DeCCaF.fit` takes them.
 
-        With `columns`, columns of the table play the parts that it names; without, all are features.
+        With `columns`, columns of the table play the parts that it names; without, all are features but
+        machines' own `scores`.
         """
         rows, frame = len(table), table.frame
         reserved = {table.case, *costs.columns}
@@ -122,7 +124,8 @@ class History:
             reserved |= set(columns.waiting.values())
             groups = frame[[name for name in columns.group if name in frame]]
             time = frame[columns.time] if time is None and columns.time in frame else time
-        schema = Schema.infer(frame, columns or Columns(categorical=categorical), reserved)
+        plain = columns or Columns(categorical=categorical, scores=dict(scores or {}))
+        schema = Schema.infer(frame, plain, reserved)
         times, members = per_row(time, rows, "time"), per_row(group, rows, "group")
         if times is not None:
             times = parse_times(times, None if columns is None else columns.time_format).values

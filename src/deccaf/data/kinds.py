@@ -28,6 +28,8 @@ class Feature:
     kind: Kind
     levels: tuple[str, ...] = ()
     width: int = 0
+    of: str = ""
+    """The machine whose own score it is, which then nobody else sees, and which may be missing."""
 
 
 def useless(values: pd.Series) -> bool:
@@ -64,6 +66,15 @@ def of_the_log(name: str, frame: pd.DataFrame) -> bool:
 
 def _left_out(values: pd.Series, said: str) -> None:
     warn(f"column {str(values.name)!r} is left out: {said}")
+
+
+def own_score(values: pd.Series, maker: str) -> Feature:
+    """A machine's own score, which is a number."""
+    if not pd.api.types.is_numeric_dtype(values.dtype):
+        raise DataError(
+            f"column {str(values.name)!r}: the score of {maker!r} holds {values.dtype}, but must be a number"
+        )
+    return Feature(str(values.name), "number", of=maker)
 
 
 def infer_feature(values: pd.Series, told: Kind | None) -> Feature:

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
-from deccaf.data.kinds import Feature, Kind, cast_feature, infer_feature, of_the_log, useless
+from deccaf.data.kinds import Feature, Kind, cast_feature, infer_feature, of_the_log, own_score, useless
 from deccaf.data.vectors import LONGEST_VECTOR
 from deccaf.errors import DataError, did_you_mean, show
 
@@ -69,6 +69,9 @@ class Columns(BaseModel):
     """All columns without another part, unless named here."""
     ignore: tuple[str, ...] = ()
     """Columns without any part; only without `features`."""
+    scores: dict[str, str] = {}
+    """Columns that hold a machine's own score, by machine: known before its decision, and a feature of its
+    decisions alone. Machines of `[makers]` have `score_<maker>`, where there is such a column."""
 
     @field_validator("group", "categorical", "text", "vectors", "features", "ignore", mode="before")
     @classmethod
@@ -97,6 +100,11 @@ class Columns(BaseModel):
             raise ValueError(f"column {never[0]!r} is the {apart[never[0]]}, so it cannot be a feature")
         parts = [self.case, self.label, self.time, self.let_through, self.due, self.waiting_cost]
         parts += [getattr(self, one) for one in of_log]
+        own = [
+            name for name in self.scores.values() if name in {*named, *(self.features or ()), *self.ignore}
+        ]
+        if own:
+            raise ValueError(f"column {own[0]!r} is a machine's own score, and has another part besides")
         twice = [
             name for name in parts if parts.count(name) > 1 or (name == self.label and name in self.group)
         ]
@@ -216,10 +224,20 @@ class Schema:
         return [feature for feature in self.features if feature.kind in ("text", "vector")]
 
     @property
+    def own(self) -> dict[str, str]:
+        """Columns of machines' own scores, by machine: features of that machine's decisions alone."""
+        return {feature.of: feature.name for feature in self.features if feature.of}
+
+    @property
+    def needed(self) -> list[str]:
+        """The features that every case must have; a machine's own score may be missing."""
+        return [feature.name for feature in self.features if not feature.of]
+
+    @property
     def told(self) -> list[str]:
         """The columns of the cast that mean something to people: of a space, not its directions."""
         found: list[str] = []
-        for name in self.names:
+        for name in self.needed:
             found += self.spaces[name].told if name in self.spaces else [name]
         return found
 
@@ -256,19 +274,27 @@ class Schema:
             told = {*columns.categorical, *columns.text, *columns.vectors}
             names = [name for name in names if name in told or not useless(frame[name])]
             names = [name for name in names if not of_the_log(name, frame)]
+        own = {column: maker for maker, column in columns.scores.items()}
+        written = [column for column, maker in own.items() if column != f"score_{maker}"]
+        require_columns(frame, written)
+        names = [name for name in names if name not in own]
         require_columns(frame, [*names, *columns.categorical, *columns.text, *columns.vectors])
         if not names:
             raise DataError("no feature column is left; name some under [columns] features")
-        return cls(tuple(infer_feature(frame[name], columns.kind_of(name)) for name in names))
+        found = [infer_feature(frame[name], columns.kind_of(name)) for name in names]
+        return cls((*found, *(own_score(frame[name], own[name]) for name in own if name in frame)))
 
     def cast(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The features of `frame` as float64 and categories; an unseen level becomes missing.
 
         Texts and vectors become the columns of their space, or stay as they are where none is learned yet.
         """
-        require_columns(frame, self.names)
+        require_columns(frame, self.needed)
         columns: dict[str, Any] = {}
         for feature in self.features:
+            if feature.of and feature.name not in frame:
+                columns[feature.name] = np.full(len(frame), np.nan)
+                continue
             values, space = cast_feature(frame[feature.name], feature), self.spaces.get(feature.name)
             if space is None:
                 columns[feature.name] = values
@@ -287,13 +313,17 @@ class Schema:
         return [
             {"name": f.name, "kind": f.kind, "levels": list(f.levels)}
             | ({"width": f.width} if f.width else {})
+            | ({"of": f.of} if f.of else {})
             for f in self.features
         ]
 
     @classmethod
     def from_dict(cls, data: Sequence[Mapping[str, Any]]) -> Schema:
         """Rebuild what `to_dict` gave."""
-        found = [Feature(f["name"], f["kind"], tuple(f["levels"]), int(f.get("width", 0))) for f in data]
+        found = [
+            Feature(f["name"], f["kind"], tuple(f["levels"]), int(f.get("width", 0)), str(f.get("of", "")))
+            for f in data
+        ]
         for one in found:
             if one.kind not in get_args(Kind) or not 0 <= one.width <= LONGEST_VECTOR:
                 raise ValueError(f"feature {one.name!r}: kind {one.kind!r} of width {one.width}")

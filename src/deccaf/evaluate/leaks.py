@@ -97,7 +97,8 @@ def find_leaks(history: History) -> Leaks:
     known = _Known(history)
     found, alone = [], []
     wide = {feature.name for feature in history.schema.wide}  # no single value of these says anything
-    for name in [name for name in map(str, history.features.columns) if name not in wide]:
+    apart = {*wide, *history.schema.own.values()}  # a machine's own score is known before its decision
+    for name in [name for name in map(str, history.features.columns) if name not in apart]:
         column = _Column.of(name, history.features[name])
         scores = Alone(name, known.label.auc(column), known.decision.auc(column))
         alone.append(scores)

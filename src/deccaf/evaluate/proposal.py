@@ -104,10 +104,12 @@ def described(
     kept = set(roles.features or ())
     leaks = {} if looked is None else {leak.column: leak for leak in looked.leaks.found}
     kinds = {feature.name: feature.kind for feature in cases.schema.features}
+    own = {column: maker for maker, column in cases.schema.own.items()}
     found = []
     for one in profile_columns(frame):
         name = one.column
         part = "feature" if name in features else parts.get(name, "-")
+        part = f"score of {own[name]}" if name in own else part
         note = next((text.partition(": ")[2] for text in said if text.startswith(f"column {name!r} ")), "")
         if name in roles.ignore:
             note = "ignored"

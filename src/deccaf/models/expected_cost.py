@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.special import log_expit
 
 from deccaf.data.costs import Class, Costs, expert_losses, machine_losses, two_class_losses
+from deccaf.data.folds import fold_of
 from deccaf.data.history import History
 from deccaf.errors import ConfigError
 from deccaf.models.cases.classifier import CaseClassifier
 from deccaf.models.decisions.model import DecisionModel
+from deccaf.models.decisions.own_scores import OwnScores
 from deccaf.models.methods import Learned, Scores, Settings
 from deccaf.models.protocols import Method
 
@@ -32,9 +35,21 @@ class LearnedCosts(Learned):
     classifier: CaseClassifier
     decisions: DecisionModel | None
 
+    def __init__(
+        self,
+        method: str,
+        classifier: CaseClassifier,
+        decisions: DecisionModel | None,
+        own: OwnScores | None = None,
+    ) -> None:
+        super().__init__(method, classifier, decisions)
+        self.own = own
+        """What machines' own scores tell; None: there are none."""
+
     def chances(self, features: pd.DataFrame, costs: Array) -> Array:
         """(cases, K): chance of each truth, whatever the costs."""
-        return np.asarray(self.classifier.predict(features))
+        p = np.asarray(self.classifier.predict(features))
+        return p if self.own is None else self.own.chances(features, p)
 
     def sensitive_chances(self, features: pd.DataFrame, costs: Array) -> Array:
         """(cases, K): the chances before their calibration."""
@@ -42,7 +57,7 @@ class LearnedCosts(Learned):
 
     def score(self, features: pd.DataFrame, experts: Sequence[str], costs: Array, review: Array) -> Scores:
         """Expected costs of the machine, which takes the cheapest class, and of each expert."""
-        p = self.classifier.predict(features)
+        p = self.chances(features, costs)
         machine = machine_losses(p, costs)
         loss = np.empty((len(p), 1 + len(experts)))
         loss[:, 0] = machine.min(axis=1)
@@ -66,15 +81,45 @@ class LearnedCosts(Learned):
             part = slice(start, start + rows)
             some = features if len(p) <= rows else features.iloc[part]
             c = costs[part] if len(costs) > 1 else costs
+            paid = review[part] if review.ndim == 2 else review
             if classes == 2:
-                two_class_losses(p[part], team.log_odds(some, experts), c, loss[part])
-                loss[part] += review
+                two_class_losses(p[part], self._odds(team, some, experts), c, loss[part])
+                loss[part] += paid
             else:
-                loss[part] = expert_losses(p[part], team.predict(some, experts), c, review)
+                loss[part] = expert_losses(p[part], self._said(team, some, experts), c, paid)
 
     def decision_chances(self, features: pd.DataFrame, experts: Sequence[str]) -> Array | None:
         """q[i, j, y, m]: chance that an expert says m if the truth is y."""
-        return None if self.decisions is None else self.decisions.predict(features, experts)
+        return None if self.decisions is None else self._said(self.decisions, features, experts)
+
+    def _said(self, team: DecisionModel, features: pd.DataFrame, experts: Sequence[str]) -> Array:
+        q = team.predict(features, experts)
+        if self.own is not None:
+            self.own.moved(
+                features,
+                experts,
+                lambda j, y, known: np.log(np.maximum(q[known, j, y], 1e-300)),
+                lambda j, y, known, log_q: q.__setitem__((known, j, y), np.exp(log_q)),
+            )
+        return q
+
+    def _odds(self, team: DecisionModel, features: pd.DataFrame, experts: Sequence[str]) -> Array:
+        """Two classes: (cases, truths, experts), log-odds that an expert says 1."""
+        odds = team.log_odds(features, experts)
+        if self.own is not None:
+            self.own.moved(
+                features,
+                experts,
+                lambda j, y, known: np.stack(
+                    [log_expit(-odds[known, y, j]), log_expit(odds[known, y, j])], 1
+                ),
+                lambda j, y, known, log_q: odds.__setitem__((known, y, j), log_q[:, 1] - log_q[:, 0]),
+            )
+        return odds
+
+    def knows_more(self, expert: str) -> bool:
+        """Whether somebody's own score tells more of their decisions than the decision model knows."""
+        return self.own is not None and expert in self.own.answers
 
     @property
     def experts(self) -> tuple[str, ...]:
@@ -85,7 +130,7 @@ class LearnedCosts(Learned):
     def observed(self, features: pd.DataFrame, truth: Ints, expert: Sequence[str], decision: Ints) -> Learned:
         """The same after more decisions with a known truth, without fitting anything again."""
         team = self._team().observe(features, truth, expert, decision)
-        return LearnedCosts(self.method, self.classifier, team)
+        return LearnedCosts(self.method, self.classifier, team, self.own)
 
     def level_spread(self) -> Array | None:
         """(K,): deviation of the log-odds of each truth in the next period."""
@@ -113,12 +158,25 @@ class LearnedCosts(Learned):
     def _expert_contributions(
         self, case: pd.DataFrame, expert: str, classes: Sequence[Class]
     ) -> list[tuple[Class | None, Class, pd.DataFrame]]:
-        team = self._team()
+        team, case = self._team(), self._plain(case)
         return [
             (truth, classes[k], team.contributions(case, expert, y, k))
             for k in range(1, len(classes))
             for y, truth in enumerate(classes)
         ]
+
+    def contributions(self, case: pd.DataFrame, maker: str, classes: Sequence[Class]) -> pd.DataFrame:
+        """What moved the estimate of a maker on one case, without what machines' own scores add."""
+        return super().contributions(self._plain(case), maker, classes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was learned, for a file."""
+        return {**super().to_dict(), **({} if self.own is None else {"own": self.own.to_dict()})}
+
+    def _plain(self, case: pd.DataFrame) -> pd.DataFrame:
+        return (
+            case if self.own is None else case.drop(columns=list(self.own.columns.values()), errors="ignore")
+        )
 
     def _team(self) -> DecisionModel:
         if self.decisions is None:
@@ -130,20 +188,25 @@ class ExpectedCost(Method):
     """Learn for every cost structure at once; the costs are needed only to score."""
 
     name = "deccaf"
+    own_scores = True
+    """Machines' own scores are features of theirs alone; other methods do without them."""
 
     def learn(
         self, history: History, settings: Settings, costs: Costs, classifier: CaseClassifier | None = None
     ) -> Learned:
         """Learn the cases, and the experts where there are decisions."""
         del costs
+        scores, history = history, history.without(list(history.schema.own.values()))
         classifier = classifier or learn_cases(history, settings)
         team = learn_decisions(history, settings, classifier) if len(history.case) else None
-        return LearnedCosts(self.name, classifier, team)
+        own = None if team is None or scores is history else learn_scores(scores, settings, team)
+        return LearnedCosts(self.name, classifier, team, own)
 
     def from_dict(self, data: Mapping[str, Any]) -> Learned:
         """Rebuild what `Learned.to_dict` gave."""
         team = None if data["decisions"] is None else DecisionModel.from_dict(data["decisions"])
-        return LearnedCosts(self.name, CaseClassifier.from_dict(data["classifier"]), team)
+        own = OwnScores.from_dict(data["own"]) if "own" in data else None
+        return LearnedCosts(self.name, CaseClassifier.from_dict(data["classifier"]), team, own)
 
 
 def learn_cases(history: History, settings: Settings) -> CaseClassifier:
@@ -180,6 +243,30 @@ def learn_decisions(
         weight=None if history.weight is None else history.weight[history.case],
         p=None if classifier is None or not waiting else classifier.predict(features),
     )
+
+
+def learn_scores(history: History, settings: Settings, team: DecisionModel) -> OwnScores | None:
+    """What machines' own scores tell of their answers and of the truth."""
+    columns = {name: column for name, column in history.schema.own.items() if name in team.experts_}
+    if not columns:
+        return None
+    settings.step("Learning from machines' own scores")
+    plain = history.without(list(history.schema.own.values()))
+    fold = fold_of(len(plain.cases), 2, group=plain.group, seed=settings.seed)
+    log_p = np.empty((len(fold), settings.classes))
+    for one in range(2):  # chances of cases that the classifier did not see
+        held = fold == one
+        known = learn_cases(plain.take(~held), settings)
+        log_p[held] = np.log(np.maximum(known.predict(plain.features[held]), 1e-300))
+    said = {}
+    names = history.expert.to_numpy(object)
+    for name in columns:
+        mine = np.flatnonzero((names == name) & (history.label[history.case] >= 0))
+        rows = history.case[mine]
+        chance = team.predict_rows(plain.features.iloc[rows], history.label[rows], [name] * len(rows))
+        said[name] = rows, history.decision[mine], np.log(np.maximum(chance, 1e-300))
+    weight = np.ones(len(fold)) if history.weight is None else history.weight
+    return OwnScores.learn(columns, history.features, history.label, weight, log_p, said)
 
 
 def _times(history: History) -> pd.Series | None:

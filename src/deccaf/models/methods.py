@@ -127,6 +127,11 @@ class Learned(ABC):
     ) -> list[tuple[Class | None, Class, pd.DataFrame]]:
         """Tables by (truth, what became likelier)."""
 
+    def knows_more(self, expert: str) -> bool:
+        """Whether more is known of somebody's decisions than the intervals of the decision model tell."""
+        del expert
+        return False
+
     def level_spread(self) -> Array | None:
         """(K,): deviation of the log-odds of each truth, for all cases together; None: not known."""
         return None
@@ -158,6 +163,8 @@ def learn(history: History, settings: Settings, costs: Costs, classifier: Any = 
     """
     settings.step("Learning how likely each truth is")
     method: Method = METHODS.find(settings.method)
+    if not getattr(method, "own_scores", False):
+        history = history.without(list(history.schema.own.values()))
     learned = method.learn(history.to_learn_from(), settings, costs, classifier)
     again = learned.guessed(history)
     return learned if again is None else method.learn(again.to_learn_from(), settings, costs, None)

@@ -85,7 +85,14 @@ class ConstrainedPlanner:
 
     @property
     def people(self) -> list[str]:
-        """Everyone but the machine."""
+        """Everyone but machines."""
+        return [name for name in self.makers if name != MACHINE and name not in self.scored.machines]
+
+    @property
+    def reviewers(self) -> list[str]:
+        """Who may be among several reviewers of a case."""
+        if self.table.reviewers is None or not self.table.reviewers.machines:
+            return self.people
         return [name for name in self.makers if name != MACHINE]
 
     def __call__(self, problem: AssignmentProblem, rows: Ints) -> Assignment:
@@ -122,7 +129,7 @@ class ConstrainedPlanner:
             rule = None if opinions is None else replace(opinions, rule=asked.rule)
             found.append(
                 Reviewers(
-                    count, rule, asked.conflicts, one_of=asked.one_of, among=self.people, up_to=asked.up_to
+                    count, rule, asked.conflicts, one_of=asked.one_of, among=self.reviewers, up_to=asked.up_to
                 )
             )
         for band in table.band:
@@ -171,7 +178,8 @@ class ConstrainedPlanner:
         assert self.table.minutes is not None
         asked = self.table.minutes.minutes
         known = self.columns.iloc[rows] if isinstance(asked, str) else None
-        return handling_minutes(asked, known, len(rows), self.makers, self.pace, "constraints.minutes")
+        none = dict.fromkeys(self.scored.machines, 0.0)  # machines have no hours
+        return handling_minutes(asked, known, len(rows), self.makers, self.pace, "constraints.minutes", none)
 
     def _numbers(self, asked: float | str, rows: Ints) -> Array:
         return numbers(asked, self.columns, len(self.columns))[rows]

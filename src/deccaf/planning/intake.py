@@ -189,12 +189,14 @@ class Intake:
         missing = [name for name in self.extra if name not in frame]
         if missing:
             hint = did_you_mean(missing[0], [str(name) for name in frame])
-            raise DataError(f"column {missing[0]!r}: missing; [constraints] or [waiting] asks for it{hint}")
+            raise DataError(
+                f"column {missing[0]!r}: missing; [constraints], [waiting] or a review cost asks for it{hint}"
+            )
         there = [name for name in self.optional if name in frame and name not in self.extra]
         return frame[[*self.extra, *there]]
 
     def _count(self, frame: pd.DataFrame, features: pd.DataFrame) -> None:
-        missing = frame[[name for name in self.schema.names if name in frame]].isna().sum()
+        missing = frame[[name for name in self.schema.needed if name in frame]].isna().sum()
         self.odd.missing.update({str(name): int(count) for name, count in missing.items() if count})
         self.odd.unseen.update(self.schema.unseen(frame, features))
         self.comparison.add(frame, features)

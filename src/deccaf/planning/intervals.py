@@ -10,7 +10,7 @@ for all cases together (`deccaf.models.cases.level`), and that does not average 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -36,14 +36,14 @@ def loss_intervals(
     experts: Sequence[str | None],
     p: Array,
     costs: Array,
-    review: Callable[[Sequence[str]], Array],
+    review: Array,
     level: float = LEVEL,
 ) -> tuple[Array, Array, Array]:
     """(low, high) of the expected loss of each case with its expert; NaN for None (the machine).
 
     And (cases, K): what the expert is expected to cost by truth, the review included.
 
-    `costs` are (cases or 1, K, K); `review` says what it costs to ask people.
+    `costs` are (cases or 1, K, K); `review` is what asking costs, by case.
     """
     low, high = np.full(len(features), np.nan), np.full(len(features), np.nan)
     by_truth = np.full(p.shape, np.nan)
@@ -52,7 +52,7 @@ def loss_intervals(
         return low, high, by_truth
     names = [name for name in experts if name is not None]
     least, most, q = learned.decisions.interval_rows(features.iloc[rows], names, level=level)  # type: ignore[union-attr]
-    mine, paid = costs if len(costs) == 1 else costs[rows], review(names)
+    mine, paid = costs if len(costs) == 1 else costs[rows], review[rows]
     stakes = p[rows] * _mean_costs(q, mine)
     by_truth[rows] = (q * mine).sum(axis=2) + paid[:, None]
     low[rows] = paid + (stakes * least).sum(axis=1)

@@ -21,11 +21,13 @@ def handling_minutes(
     makers: Sequence[str],
     pace: Mapping[str, float],
     table: str,
+    machines: Mapping[str, float] | None = None,
 ) -> Array:
     """(cases, makers): minutes of every case and maker; the machine takes none.
 
-    `pace` is cases an hour, by expert; who has none is taken as the team's median. `table` is the part of the
-    configuration that `asked` stands in.
+    Other `machines` take the minutes that are given for them, whatever a case asks of people. `pace` is cases
+    an hour, by expert; who has none is taken as the team's median. `table` is the part of the configuration
+    that `asked` stands in.
     """
     if asked is None:
         if not pace:
@@ -36,7 +38,11 @@ def handling_minutes(
         each = np.ones(len(makers))
     each[[name == MACHINE for name in makers]] = 0.0
     known = np.ones(cases) if asked is None else numbers(asked, columns, cases)
-    return np.outer(known, each)
+    found = np.outer(known, each)
+    for name, minutes in (machines or {}).items():
+        if name in makers:
+            found[:, list(makers).index(name)] = minutes
+    return found
 
 
 def numbers(asked: float | str, columns: pd.DataFrame | None, cases: int) -> Array:

@@ -268,7 +268,9 @@ def _summary(
     objective = float(sum(assignment.objective for assignment in solved.values()))
     typical = objective / max(len(choices.maker), 1)
     mean_price = prices.mean(axis=0).to_numpy()
-    hours = np.array([pace.get(name, np.nan) for name in scored.makers])
+    hours = np.array(
+        [np.nan if name in scored.machines else pace.get(name, np.nan) for name in scored.makers]
+    )
     table = pd.DataFrame(
         {
             "cases": np.bincount(choices.maker, minlength=len(scored.makers)),

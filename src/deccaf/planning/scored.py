@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -53,6 +53,8 @@ class Scored:
     """What errors and reviews cost, where the beliefs come from a model."""
     warnings: tuple[Unlike, ...] = ()
     """How the cases are unlike those that the model learned from."""
+    machines: Mapping[str, float] = field(default_factory=dict)
+    """Makers that are machines beside `machine`, with the minutes that a case takes them."""
 
     @property
     def stored(self) -> bool:
@@ -78,7 +80,7 @@ class Scored:
         objective = loss if self.by_cost else self.objective[:, where]
         said = self.opinions
         if said is not None:
-            paid = None if said.review_cost is None else said.review_cost[where]
+            paid = None if said.review_cost is None else said.review_cost[..., where]
             said = replace(said, q=said.q[:, where], review_cost=paid)
         return replace(self, makers=tuple(makers), loss=loss, objective=objective, opinions=said)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from deccaf.data.costs import Cost, Costs
+from deccaf.data.review import EVERYONE, Price, ReviewCost, plain_review, prices
 from deccaf.errors import ConfigError, did_you_mean
 
 PREFIX = "costs."
@@ -20,8 +21,8 @@ class Terms:
     """What errors and reviews cost."""
 
     costs: Costs
-    review_cost: float | Mapping[str, float] = 0.0
-    """One number, or a number by name (anyone else: 0)."""
+    review_cost: ReviewCost = 0.0
+    """As `deccaf.data.review` has it."""
 
     def words(self) -> str:
         """For people, on one line."""
@@ -30,11 +31,7 @@ class Terms:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and names, for JSON."""
-        paid = self.review_cost
-        return {
-            **self.costs.to_dict(),
-            "review_cost": dict(paid) if isinstance(paid, Mapping) else float(paid),
-        }
+        return {**self.costs.to_dict(), "review_cost": plain_review(self.review_cost)}
 
     def changed(self, changes: Mapping[str, str]) -> Terms:
         """Other costs by name.
@@ -49,7 +46,7 @@ class Terms:
 
     def _with(self, key: str, name: str, value: float) -> Terms:
         if key == "review_cost":
-            return replace(self, review_cost=value)
+            return replace(self, review_cost=self._with_everyone(value))
         if key.startswith("review_cost."):
             return self._with_review(key.removeprefix("review_cost."), value)
         cells = [list(row) for row in self.costs.cells]
@@ -62,11 +59,18 @@ class Terms:
         if not isinstance(paid, Mapping):
             if paid:
                 raise ConfigError(
-                    f"what if costs.review_cost.{person}: everybody's review costs {paid:g}; "
+                    f"what if costs.review_cost.{person}: everybody's review costs {Price.of(paid).words()}; "
                     "change costs.review_cost, or give [costs] review_cost by name"
                 )
             paid = {}
         return replace(self, review_cost={**paid, person: value})
+
+    def _with_everyone(self, value: float) -> ReviewCost:
+        """One number for everybody; where there is a price for anyone not named, names keep their own."""
+        paid = self.review_cost
+        if isinstance(paid, Mapping) and EVERYONE in paid:
+            return {**paid, EVERYONE: value}
+        return value
 
     def _cell(self, key: str, name: str) -> tuple[int, int]:
         """The truth and the decision that a name stands for, as positions."""
@@ -97,13 +101,15 @@ class Terms:
         return [*found, f"times column {costs.scale!r}"] if costs.scale else found
 
     def _reviews(self) -> str:
-        paid = self.review_cost
-        if not isinstance(paid, Mapping):
-            return f"a review {paid:g}" if paid else "reviews are free"
-        each = [f"{name} {value:g}" for name, value in paid.items() if value]
+        paid, free = prices(self.review_cost), Price()
+        other = paid.pop(EVERYONE, free)
+        rest = "free" if other in (free, Price(0.0)) else other.words()
+        each = [f"{name} {price.words()}" for name, price in paid.items() if price != other]
+        if not each:
+            return "reviews are free" if rest == "free" else f"a review {rest}"
         more = len(each) - _MOST_LISTED
         listed = ", ".join(each[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
-        return f"a review by {listed}, by anyone else free" if each else "reviews are free"
+        return f"a review by {listed}, by anyone else {rest}"
 
 
 def _shown(cost: Cost) -> str:

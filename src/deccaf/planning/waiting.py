@@ -178,7 +178,9 @@ def read_waits(
         return None  # nothing costs anything, and nobody knows how long cases take
     if waits.counts and not scored.by_cost:
         raise ConfigError("waiting: needs a plan of least cost; a model of method 'paper' or 'ova' has none")
-    minutes = handling_minutes(urgency.minutes, known, len(harm), scored.makers, pace, "waiting")
+    minutes = handling_minutes(
+        urgency.minutes, known, len(harm), scored.makers, pace, "waiting", scored.machines
+    )
     return replace(waits, hours=minutes / 60.0)
 
 

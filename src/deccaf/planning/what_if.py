@@ -216,7 +216,7 @@ def _changed(capacity: Capacity, maker: str, change: str) -> Capacity:
     present = upper[maker] if text[:1] in "+-" else 0 * upper[maker]
     upper[maker] = (present + number).clip(lower=0, upper=UNLIMITED)
     lower[maker] = np.minimum(lower[maker], upper[maker])
-    return Capacity(upper, lower, capacity.eligible)
+    return replace(capacity, upper=upper, lower=lower)
 
 
 def _people(capacity: Capacity) -> list[str]:

@@ -59,8 +59,13 @@ class Opinions:
             raise DataError(f"q: expected cases x experts x truth x decision, got shape {experts.shape}")
         says = np.eye(p.shape[1])[machine_losses(p, costs).argmin(axis=1)]
         machine = np.broadcast_to(says[:, None, None, :], (len(p), 1, p.shape[1], p.shape[1]))
-        each = np.broadcast_to(np.asarray(review_cost, np.float64), (experts.shape[1],))
-        return cls(p, np.concatenate([machine, experts], axis=1), costs, rule, np.append(0.0, each))
+        paid = np.asarray(review_cost, np.float64)
+        paid = np.broadcast_to(
+            paid, (*paid.shape[:-1], experts.shape[1]) if paid.ndim > 1 else experts.shape[1]
+        )
+        free = np.zeros((*paid.shape[:-1], 1))
+        every = np.concatenate([free, paid], axis=-1)
+        return cls(p, np.concatenate([machine, experts], axis=1), costs, rule, every)
 
     @classmethod
     def concat(cls, parts: Sequence[Opinions]) -> Opinions:
@@ -69,16 +74,21 @@ class Opinions:
         if costs is None:
             costs = np.concatenate([np.broadcast_to(o.costs, (len(o.p), *o.costs.shape[1:])) for o in parts])
         p, q = (np.concatenate([getattr(o, name) for o in parts]) for name in ("p", "q"))
-        return replace(parts[0], p=p, q=q, costs=costs)
+        paid = parts[0].review_cost
+        if paid is not None and paid.ndim == 2:
+            paid = np.concatenate([np.asarray(o.review_cost) for o in parts])
+        return replace(parts[0], p=p, q=q, costs=costs, review_cost=paid)
 
     def take(self, rows: Ints) -> Opinions:
         """Some of the cases."""
         costs = self.costs if len(self.costs) == 1 else self.costs[rows]
-        return replace(self, p=self.p[rows], q=self.q[rows], costs=costs)
+        paid = self.review_cost
+        paid = paid if paid is None or paid.ndim == 1 else paid[rows]
+        return replace(self, p=self.p[rows], q=self.q[rows], costs=costs, review_cost=paid)
 
     def loss(self, case: Ints, members: NDArray[np.int32]) -> Floats:
         """Expected cost of giving each case to its members (-1: nobody), their time included."""
-        return self._sums(case, members, "loss") + self._effort(members)
+        return self._sums(case, members, "loss") + self._effort(case, members)
 
     def wrong(self, case: Ints, members: NDArray[np.int32], measure: Literal["fpr", "fnr"]) -> Floats:
         """The chance of a false positive (truth 0, decision not) or of a false negative (the reverse)."""
@@ -102,10 +112,12 @@ class Opinions:
             decided[at] = self._decisions(row[None], one[at : at + 1], self._prior(rows[at : at + 1]))[0, 0]
         return decided
 
-    def _effort(self, members: NDArray[np.int32]) -> Floats:
+    def _effort(self, case: Ints, members: NDArray[np.int32]) -> Floats:
         if self.review_cost is None:
             return np.zeros(len(members))
-        effort: Floats = np.where(members >= 0, self.review_cost[members], 0.0).sum(axis=1)
+        paid = self.review_cost
+        each = paid[members] if paid.ndim == 1 else paid[np.asarray(case)[:, None], members]
+        effort: Floats = np.where(members >= 0, each, 0.0).sum(axis=1)
         return effort
 
     def _sums(self, case: Ints, members: NDArray[np.int32], what: str) -> Floats:

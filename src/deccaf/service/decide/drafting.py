@@ -15,6 +15,7 @@ from deccaf.assign import Opinions
 from deccaf.data.capacity import UNLIMITED, Capacity
 from deccaf.data.config import ConstraintsTable, CostsTable
 from deccaf.data.costs import MACHINE
+from deccaf.data.review import named_in
 from deccaf.errors import CapacityError, DataError, did_you_mean
 from deccaf.evaluate.drift import Unlike
 from deccaf.planning.constraints import needs_opinions
@@ -154,8 +155,7 @@ def _with_costs(model: Model | None, costs: CostsTable, waiting: Waiting) -> Mod
         raise conflict("no-model", "costs: no model is active whose costs they could replace")
     system = model.system.with_costs(costs.build(), costs.review_cost)
     known = {*waiting.roster["maker"], *system.experts_}
-    paid = costs.review_cost if isinstance(costs.review_cost, dict) else {}
-    stray = next((name for name in paid if name not in known), None)
+    stray = next((name for name in named_in(costs.review_cost) if name not in known), None)
     if stray is not None:
         hint = did_you_mean(stray, known)
         raise invalid(

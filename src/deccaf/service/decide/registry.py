@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from deccaf.data.config import ConstraintsTable
 from deccaf.data.costs import MACHINE
+from deccaf.data.review import amounts_of
 from deccaf.data.rows import CaseRows, check_row
 from deccaf.estimator import DeCCaF
 from deccaf.models.trees.stored_trees import expect_many
@@ -42,6 +43,9 @@ class Model:
         columns = self.system.costs_.columns
         if columns:
             self.system.costs_.check_amounts(pd.DataFrame([{name: row.get(name) for name in columns}]))
+        paid = self.system.review_columns
+        for name in paid:
+            amounts_of(pd.DataFrame([{name: row.get(name) for name in paid if name in row}]), name)
 
     def score_rows(self, rows: Sequence[Mapping[str, Any]], experts: Sequence[str]) -> Scored:
         """A few cases, quickly: the numbers of `DeCCaF.scored` without a table."""
@@ -58,7 +62,7 @@ class Model:
             cases,  # type: ignore[arg-type]
             known,
             system.costs_.array(amounts),
-            system.review_costs(known),
+            system.review_costs(known, _columns(rows, system.review_columns)),
         )
         ids = pd.RangeIndex(len(rows))
         return Scored(ids, (MACHINE, *known), scores.loss, scores.objective, scores.says, self.classes)
@@ -69,6 +73,11 @@ class Model:
         """Many cases, with what constraints ask of them."""
         known = list(experts) if self.system.experts_ else []
         return self.system.scored(frame, known, constraints=constraints)
+
+
+def _columns(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> pd.DataFrame | None:
+    """The columns that review costs name; None: there are none."""
+    return pd.DataFrame([{name: row.get(name) for name in names} for row in rows]) if names else None
 
 
 _KEPT = 2

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from deccaf.data.config import Config, ModelTable
 from deccaf.data.costs import MACHINE
 from deccaf.data.history import History
+from deccaf.data.review import plain_review
 from deccaf.errors import DataError
 from deccaf.estimator import DeCCaF
 from deccaf.service.decide import registry
@@ -89,7 +90,8 @@ def config_of(model: DeCCaF) -> Config:
     return Config.model_validate(
         {
             "columns": model.columns_.model_dump(exclude_unset=True),
-            "costs": {**model.costs_.to_dict(), "review_cost": model.review_cost},
+            "costs": {**model.costs_.to_dict(), "review_cost": plain_review(model.review_cost)},
+            **({"makers": dict(model.makers)} if model.makers else {}),
             "model": plain,
             "labels": {"selective": model.selective or []},
         }
