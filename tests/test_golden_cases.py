@@ -105,7 +105,8 @@ def test_a_golden_case_from_the_queue_to_its_label(database_url: str, tmp_path: 
         lead = Person(here, new_key(here, "lead"))
         assert f"{right} of {len(made)} were decided right" in lead.get("/team").text
         assert lead.post("/team/golden", {"person": "ann", "rate": "51"}).status_code == 422
-        lead.post("/team/golden", {"person": "ann", "rate": "2.5"})
+        assert lead.post("/team/golden", {"person": "ann", "rate": "often"}).status_code == 422
+        lead.post("/team/golden", {"person": "ann", "rate": "2,5"})
         assert here.lead.get("/v1/golden").json()["people"][0]["rate"] == 0.025
 
         far = time.time() + 10**6

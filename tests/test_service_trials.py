@@ -128,7 +128,9 @@ def test_shadow_trial_harm_and_switch_on(database_url: str, tmp_path: Path) -> N
 
         assert "No candidate runs beside" in lead.get("/trial").text
         assert lead.post("/trial", {"model": 99, "share": 0.1, "bound": 1}).status_code == 404
-        lead.post("/trial", {"model": candidate, "share": 0.1, "bound": 1})
+        assert lead.post("/trial", {"model": "1.5", "share": 0.1, "bound": 1}).status_code == 422
+        assert lead.post("/trial", {"model": candidate, "share": "a tenth", "bound": 1}).status_code == 422
+        lead.post("/trial", {"model": candidate, "share": "0,1", "bound": 1})
         again = here.lead.get("/v1/trials").json()["trials"][0]["id"]
         assert f"Version {candidate} is a shadow" in lead.get("/trial").text
         assert lead.post(f"/trial/{again}/nonsense").status_code == 422

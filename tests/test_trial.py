@@ -155,3 +155,25 @@ def test_commands_plan_a_trial_and_read_it(run, tmp_path, cases_frame, decisions
     code, _, err = run("trial", "look", tmp_path / "trial.csv", "--share", 0.5, "--bound", 1)
     assert code == 3
     assert "column 'arm': missing" in err
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("", "no rows"),
+        ("0.5,1,a,2026-01-05\nhigh,0,a,2026-01-05\n", "'cost': 1 value(s) are no numbers, first: 'high' in row 2"),
+        ("0.5,1,a,2026-01-05\n,0,a,2026-01-05\n", "'cost': 1 value(s) outside [0, inf], first: nan in row 2"),
+        ("0.5,1,a,2026-01-05\n0.5,-1,a,2026-01-05\n", "'arm': 1 value(s) outside [0, 1], first: -1.0 in row 2"),
+        ("0.5,1,a,2026-01-05\n0.5,0.5,a,2026-01-05\n", "'arm': 1 value(s) are neither 0"),
+        ("0.5,1,a,2026-01-05\n0.5,0,,2026-01-05\n", "'block': 1 value(s) are missing, first: nan in row 2"),
+        ("0.5,1,a,soon\n0.5,0,a,2026-01-05\n", "different values are no dates"),
+        ("0.5,1,a,7\n0.5,0,a,8\n", "'time': numbers such as 7 are no days"),
+        ("0.5,1,a,2026-01-06\n0.5,0,a,2026-01-05\n", "'time': 1 row(s) are earlier than the row before, first: row 2"),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_read_is_named_with_column_count_and_row(run, tmp_path, rows, said):
+    (tmp_path / "trial.csv").write_text("cost,arm,block,time\n" + rows)
+    code, out, err = run("trial", "look", tmp_path / "trial.csv", "--share", 0.5, "--bound", 1)
+    assert (code, out) == (3, "")
+    assert said in err
+    assert f"{tmp_path / 'trial.csv'}: " in err

@@ -14,7 +14,7 @@ from deccaf.service.errors import invalid
 from deccaf.service.ledger import versions
 from deccaf.service.ledger.trials import trial_records
 from deccaf.service.reports.trial_report import report_trial
-from deccaf.service.web.common import Here, Id
+from deccaf.service.web.common import Here, Id, number, whole_number
 from deccaf.service.web.pages.access import LeadHere, checked_form
 from deccaf.service.web.pages.render import PageRoute, go, page
 
@@ -47,13 +47,11 @@ def trial(here: Here, visitor: LeadHere) -> Response:
 async def start(request: Request, here: Here, visitor: LeadHere) -> Response:
     """Let a version run as the shadow of the one in force."""
     form = await checked_form(request, visitor)
-    try:
-        model = int(str(form.get("model", "")))
-        rules = Rules(float(str(form.get("share", ""))), float(str(form.get("bound", ""))))
-    except ValueError:
-        raise invalid(
-            "bad-trial", "a trial needs a version, a share and the most that a case costs"
-        ) from None
+    model = whole_number("version", form.get("model"))
+    share, bound = number("share", form.get("share")), number("most that a case costs", form.get("bound"))
+    if model is None or share is None or bound is None:
+        raise invalid("bad-trial", "a trial needs a version, a share and the most that a case costs")
+    rules = Rules(share, bound)
     await to_thread.run_sync(here.trying.check, model)
     await here.writer.run(lambda c: trial_records.start(c, model, rules, visitor.actor, time.time()))
     await to_thread.run_sync(here.trying.refresh)
