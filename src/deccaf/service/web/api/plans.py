@@ -13,7 +13,7 @@ from pydantic import Field
 
 from deccaf.data.config import ConstraintsTable, CostsTable
 from deccaf.service.decide import drafting, plans
-from deccaf.service.decide.draft import Draft, pack
+from deccaf.service.decide.draft import Draft, DraftedCase, pack
 from deccaf.service.decide.plans import PlanRecord
 from deccaf.service.ledger import shifts
 from deccaf.service.store.fields import CaseId, Maker, Strict
@@ -60,11 +60,16 @@ class WhatIf(Strict):
 async def draft_plan(
     wanted: NewPlan, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
-    """Draft the plan of least expected cost within everybody's limits. Nobody is bound by a draft."""
+    """Draft the plan of least expected cost within everybody's limits. Nobody is bound by a draft.
+
+    Where cases have due times or waiting costs, or the settings say what waiting costs, errors and waiting
+    together are least; `waiting` of the answer says what waiting costs and how many cases will be late.
+    """
 
     def look(connection: sa.Connection) -> drafting.Waiting:
-        shift = shifts.need_current(connection, time.time()) if wanted.shift is None else wanted.shift
-        return drafting.waiting_cases(connection, shift, wanted.case_ids)
+        at = time.time()
+        shift = shifts.need_current(connection, at) if wanted.shift is None else wanted.shift
+        return drafting.waiting_cases(connection, shift, wanted.case_ids, at)
 
     def draft() -> tuple[int, Draft, bytes]:
         waiting = here.read(look)
@@ -104,7 +109,7 @@ def get_rows(
     """The cases of a draft: who would get them, and what each maker was expected to cost."""
     draft = here.read(lambda connection: plans.open_draft(connection, plan_id))
     following = after + limit if after + limit < len(draft.maker) else None
-    return {"items": [asdict(row) for row in draft.rows(after, limit)], "next": following}
+    return {"items": [_row(row) for row in draft.rows(after, limit)], "next": following}
 
 
 @router.post("/{plan_id}/commit")
@@ -138,6 +143,14 @@ def what_if(plan_id: Id, wanted: WhatIf, here: Here, who: Lead) -> dict[str, Any
     """What the cases of a draft would cost with other capacities. Nothing is written."""
     draft = here.read(lambda connection: plans.open_draft(connection, plan_id))
     return asdict(drafting.what_if(draft, wanted.changes))
+
+
+def _row(row: DraftedCase) -> dict[str, Any]:
+    """As the API gives it; what waiting means for it only where something is said about waiting."""
+    found = asdict(row)
+    if row.finish is None:
+        return {name: found[name] for name in ("case_id", "maker", "expected_loss", "losses")}
+    return {**found, "finish": as_time(row.finish)}
 
 
 def _plan(plan: PlanRecord) -> dict[str, Any]:

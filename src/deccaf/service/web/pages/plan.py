@@ -32,7 +32,8 @@ async def draft(request: Request, here: Here, visitor: LeadHere) -> Response:
     lot = form.get("lot") == "draw"
 
     def look(connection: sa.Connection) -> drafting.Waiting:
-        return drafting.waiting_cases(connection, shifts.need_current(connection, time.time()), None)
+        at = time.time()
+        return drafting.waiting_cases(connection, shifts.need_current(connection, at), None, at)
 
     waiting = await to_thread.run_sync(here.read, look)
     drafted = await to_thread.run_sync(lambda: drafting.make_draft(waiting, here.models.active, lot=lot))
