@@ -37,6 +37,16 @@ def test_every_lot_together_gives_the_saving_exactly():
         arm = np.arange(4) == one
         blocks.append(t.terms_by_block(np.where(arm, ours, theirs), arm, [0] * 4, rules, before).saved.sum())
     assert np.mean(blocks) == pytest.approx(saving)
+    member, group = np.array([True, False, True, True]), []
+    for one in range(4):  # of a group whose members the lot did not look at
+        arm = np.arange(4) == one
+        cost = np.where(arm, ours, theirs)
+        terms = t.terms_by_group(cost, arm, [0] * 4, member, rules, before, 4)
+        assert terms.lowest <= terms.saved[0] <= terms.highest
+        assert terms.cases.tolist() == [3.0]
+        group.append(terms.saved[0])
+    assert np.mean(group) == pytest.approx(float((theirs - ours)[member].sum()))
+    assert len(t.terms_by_group([1.0], [1], [0], [True], rules, size=4).saved) == 0  # no whole block
     cases = 0.0
     for arms in itertools.product([0, 1], repeat=4):  # each case alone
         arm = np.array(arms, bool)

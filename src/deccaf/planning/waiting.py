@@ -142,33 +142,44 @@ class Waits:
             promised[rows], broken[rows] = harm.promised, harm.broken
         return replace(self, promises=replace(self.harm, promised=promised, broken=broken))
 
+    def take(self, rows: Ints) -> Waits:
+        """The same for some of the cases."""
+        return replace(
+            self,
+            harm=self.harm.take(rows),
+            hours=self.hours[rows],
+            levels=tuple((level, members[rows]) for level, members in self.levels),
+            priority=None if self.priority is None else self.priority[rows],
+        )
+
     def shown(self, plan: Plan, scored: Scored) -> Plan:
         """The plan with everybody's order, when each case is expected to be done, and what waiting costs."""
-        ordering = self.harm if self.promises is None else self.promises
         positions = {name: j for j, name in enumerate(scored.makers)}
         maker = np.array([positions[name] for name in plan.frame["maker"]], np.int64)
-        batches = np.asarray(plan.batch)
+        columns, waited = self.ordered(maker, scored.makers, np.asarray(plan.batch))
+        extended = plan.extended(**columns)
+        return extended.summed(replace(extended.summary, waiting=waited))
+
+    def ordered(
+        self, maker: Ints, makers: Sequence[str], batches: NDArray[Any]
+    ) -> tuple[dict[str, Any], Waited]:
+        """Everybody's order where it is settled who does what, as columns of a plan, and what it costs."""
+        ordering = self.harm if self.promises is None else self.promises
         place, finish = np.zeros(len(maker), np.int64), np.zeros(len(maker))
-        delayed = np.zeros(len(scored.makers))
+        delayed = np.zeros(len(makers))
         for batch in dict.fromkeys(batches.tolist()):
             rows = np.flatnonzero(batches == batch)
             harm, hours, priority = self._with_queue(ordering, rows)
             who = maker[rows] if self.queued is None else np.concatenate([maker[rows], self.queued.maker])
-            found = in_order(np.zeros((len(harm), len(scored.makers))), harm, hours, who, 0, priority)
+            found = in_order(np.zeros((len(harm), len(makers))), harm, hours, who, 0, priority)
             place[rows], finish[rows] = found.place[: len(rows)], found.finish[: len(rows)]
             if self.queued is not None:
                 delayed += self.queued.by_maker(found.finish[len(rows) :], len(delayed))
                 delayed -= self.queued.alone(len(delayed))
         cost, late = self.harm.cost(finish), np.asarray(self.harm.is_late(finish))
         order: Any = pd.arrays.IntegerArray(place, place == 0)
-        extended = plan.extended(
-            order=order,
-            finish=self._clock(finish),
-            late=late,
-            waiting_cost=cost,
-        )
-        waited = self._waited(scored.makers, maker, finish, cost, late, delayed)
-        return extended.summed(replace(extended.summary, waiting=waited))
+        columns = {"order": order, "finish": self._clock(finish), "late": late, "waiting_cost": cost}
+        return columns, self._waited(makers, maker, finish, cost, late, delayed)
 
     def _clock(self, hours: Array) -> Any:
         """Hours from the start as times, where the start is one."""

@@ -23,6 +23,7 @@ from deccaf.data.config import ConstraintsTable
 from deccaf.planning.plan import Plan
 from deccaf.planning.scored import Scored
 from deccaf.planning.waiting import Queued, Waits
+from deccaf.service.ledger.trials.planned_arms import PlannedArms, row_of
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -58,14 +59,16 @@ class Timed:
     @classmethod
     def of(cls, plan: Plan, at: float) -> Timed | None:
         """As a plan that was made at a moment has it; None: it says nothing about waiting."""
-        if plan.summary.waiting is None:
-            return None
-        frame = plan.frame
+        return None if plan.summary.waiting is None else cls.from_columns(plan.frame, at)
+
+    @classmethod
+    def from_columns(cls, columns: Any, at: float) -> Timed:
+        """Of the columns that a plan has about waiting."""
         return cls(
-            frame["order"].fillna(0).to_numpy(np.int64),
-            at + 3600.0 * frame["finish"].to_numpy(np.float64),
-            frame["late"].to_numpy(np.bool_),
-            frame["waiting_cost"].to_numpy(np.float64),
+            pd.Series(columns["order"]).fillna(0).to_numpy(np.int64),
+            at + 3600.0 * np.asarray(columns["finish"], np.float64),
+            np.asarray(columns["late"], np.bool_),
+            np.asarray(columns["waiting_cost"], np.float64),
         )
 
     def row(self, place: int) -> dict[str, Any]:
@@ -76,6 +79,38 @@ class Timed:
             "late": bool(self.late[place]),
             "waiting_cost": float(self.cost[place]),
         }
+
+
+@dataclass(frozen=True, eq=False)
+class InTrial:
+    """The arms of a draft that was made while a trial runs; one entry per case."""
+
+    arms: PlannedArms
+    maker: Ints
+    """Whom today's practice chooses, and"""
+    expert: Ints
+    """whom the candidate does."""
+    today_loss: NDArray[np.float64]
+    """Of today's choice, by the model in force;"""
+    candidate_loss: NDArray[np.float64]
+    """of the candidate's, by its own;"""
+    same_plan: NDArray[np.float64]
+    """of today's, by the candidate's."""
+    prices: NDArray[np.float64]
+    """(makers,): of the candidate's plan."""
+
+    def row(self, place: int, case_id: str, makers: Sequence[str]) -> dict[str, Any] | None:
+        """A case as the trial keeps it; None: it is in no arm."""
+        return row_of(
+            self.arms,
+            place,
+            case_id,
+            maker=makers[int(self.maker[place])],
+            expert=makers[int(self.expert[place])],
+            today_loss=float(self.today_loss[place]),
+            candidate_loss=float(self.candidate_loss[place]),
+            same_plan=float(self.same_plan[place]),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +142,12 @@ class Draft:
     waits: Waits | None = None
     """What waiting costs its cases."""
     timed: Timed | None = None
+    in_trial: InTrial | None = None
+
+    @property
+    def in_arms(self) -> bool:
+        """Whether some of the cases go by a candidate."""
+        return self.in_trial is not None and self.in_trial.arms.state == "trial"
 
     @property
     def counts_waiting(self) -> bool:
@@ -135,14 +176,16 @@ class Draft:
     def verify(self) -> None:
         """Check the draft against its own losses and limits, independently of how it was solved.
 
-        Prices prove that a plan is the best within the limits. Under constraints, and where waiting counts,
-        there may be better ones: then only the limits, the makers and the sum of the losses are checked.
+        Prices prove that a plan is the best within the limits. Under constraints, where waiting counts and
+        in two arms there may be better ones: then only the limits, the makers and the sum of the losses are
+        checked.
         """
         capacity = only(roster_capacity(self.roster), self.scored, self.allowed(), self.lot)
         lower, upper = capacity.limits(self.scored.makers, len(self.maker))
         mask = capacity.mask(self.scored.ids, self.scored.makers)
         problem = AssignmentProblem.of(self.scored.objective, upper, lower, mask)
-        gap = self.gap if self.constraints is None and not self.counts_waiting else np.inf
+        free = self.constraints is None and not self.counts_waiting and not self.in_arms
+        gap = self.gap if free else np.inf
         verify(problem, Assignment(self.maker, self.objective, self.prices, gap, "stored", 0.0))
 
     def rows(self, start: int, count: int) -> list[DraftedCase]:
@@ -215,6 +258,7 @@ def pack(draft: Draft) -> bytes:
         columns |= {f"timed {each.name}": getattr(draft.timed, each.name) for each in fields(Timed)}
         columns |= {} if waits.priority is None else {"harm priority": waits.priority}
         queued = _plain_queue(waits.queued)
+    columns |= _trial_columns(draft.in_trial)
     more = {
         "makers": list(scored.makers),
         "classes": list(scored.classes),
@@ -227,6 +271,7 @@ def pack(draft: Draft) -> bytes:
         "seed": draft.seed,
         "hours": None if waits is None else waits.hours[0].tolist(),
         "queued": queued,
+        "trial": _trial_facts(draft.in_trial),
         "review_cost": None if opinions is None else np.asarray(opinions.review_cost).tolist(),
     }
     out = io.BytesIO()
@@ -276,7 +321,44 @@ def unpack(payload: bytes, summary: dict[str, Any], model_id: int | None) -> Dra
         seed=more.get("seed", 0),
         waits=_waits(table, more),
         timed=_timed(table),
+        in_trial=_in_trial(table, more.get("trial")),
     )
+
+
+_ARM = ("stratum", "block", "candidate", "chance")
+_CHOICE = ("maker", "expert", "today_loss", "candidate_loss", "same_plan")
+
+
+def _trial_columns(trial: InTrial | None) -> dict[str, Any]:
+    if trial is None:
+        return {}
+    arms = {f"arm {name}": pa.array(getattr(trial.arms, name)) for name in _ARM}
+    return arms | {f"trial {name}": getattr(trial, name) for name in _CHOICE}
+
+
+def _trial_facts(trial: InTrial | None) -> dict[str, Any] | None:
+    if trial is None:
+        return None
+    arms = trial.arms
+    found = {"id": arms.trial_id, "state": arms.state, "model": arms.model_id, "before": dict(arms.before)}
+    return {**found, "prices": trial.prices.tolist()}
+
+
+def _in_trial(table: pa.Table, facts: Mapping[str, Any] | None) -> InTrial | None:
+    if facts is None:
+        return None
+    arms = PlannedArms(
+        trial_id=facts["id"],
+        state=facts["state"],
+        model_id=facts["model"],
+        stratum=table.column("arm stratum").to_pylist(),
+        block=table.column("arm block").to_numpy(),
+        candidate=table.column("arm candidate").to_numpy(),
+        chance=table.column("arm chance").to_numpy(),
+        before=facts["before"],
+    )
+    choices: dict[str, Any] = {name: table.column(f"trial {name}").to_numpy() for name in _CHOICE}
+    return InTrial(arms=arms, prices=np.array(facts["prices"]), **choices)
 
 
 def _plain_queue(queued: Queued | None) -> dict[str, Any] | None:

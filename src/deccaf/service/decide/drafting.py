@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,8 @@ from deccaf.service.decide.lottery import (
 from deccaf.service.decide.registry import Model
 from deccaf.service.errors import conflict, invalid, not_found
 from deccaf.service.ledger import case_records, shifts
+from deccaf.service.ledger.trials import planned_arms, trial_records
+from deccaf.service.ledger.trials.trial_records import Trial
 from deccaf.service.ledger.waiting.plan_waits import COLUMNS, read_plan_waits
 from deccaf.service.store import tables as t
 
@@ -63,6 +65,25 @@ class Waiting:
     """What waiting costs them; None: nothing is said about it."""
     at: float = 0.0
     """When this was so."""
+    constraints: ConstraintsTable | None = None
+    """What plans grant unless they are asked for something else."""
+    trial: Trial | None = None
+    """The one that runs."""
+    places: Mapping[str, int] = field(default_factory=dict)
+    """How many cases of each of its strata were planned before."""
+
+    def part(self, rows: Ints, roster: pd.DataFrame) -> Waiting:
+        """Some of the cases, with a share of everybody's room."""
+        return replace(
+            self,
+            case_ids=[self.case_ids[k] for k in rows],
+            features=[self.features[k] for k in rows],
+            given=[self.given[k] for k in rows],
+            excluded=[self.excluded[k] for k in rows],
+            labelled=[self.labelled[k] for k in rows],
+            roster=roster,
+            waits=None if self.waits is None else self.waits.take(rows),
+        )
 
 
 @dataclass(frozen=True)
@@ -100,7 +121,7 @@ def waiting_cases(
         known = case_records.waiting_count(connection)
         why = f" ({known:,} wait whose label is known; name them in case_ids to plan them)" if known else ""
         raise conflict("nothing-waits", f"no case waits for a plan{why}")
-    roster = left_of_roster(connection, shift_id)
+    roster, trial = left_of_roster(connection, shift_id), trial_records.running_trial(connection)
     return Waiting(
         shift_id=shift_id,
         case_ids=[row.case_id for row in rows],
@@ -112,6 +133,9 @@ def waiting_cases(
         labelled=[row.label is not None for row in rows],
         waits=read_plan_waits(connection, rows, _makers(roster), at),
         at=at,
+        constraints=trial_records.constraints_in_force(connection),
+        trial=trial,
+        places={} if trial is None else planned_arms.places_taken(connection, trial),
     )
 
 
@@ -133,14 +157,29 @@ def make_draft(
     is drawn for the shift, and the summary says what it would cost. `costs` replace those of the model; with
     `strict`, cases unlike those that it learned from are a `DriftError`.
     """
-    _check_constraints(constraints)
+    check_constraints(constraints)
     if costs is not None:
-        model = _with_costs(model, costs, waiting)
+        model = with_costs(model, costs, waiting)
+    return planned_draft(waiting, score(waiting, model, constraints, strict), model, constraints, lot)
+
+
+def score(
+    waiting: Waiting, model: Model | None, constraints: ConstraintsTable | None = None, strict: bool = False
+) -> Scored:
+    """What is believed of all waiting cases, with what is odd about them and about the roster."""
     experts = list(_makers(waiting.roster)[1:])
-    capacity = roster_capacity(waiting.roster)
     scored = trusted(_scored(waiting, model, experts, constraints), strict)
-    if model is not None:
-        scored = replace(scored, notes=(*roster_notes(model.system.experts_, capacity), *scored.notes))
+    if model is None:
+        return scored
+    notes = roster_notes(model.system.experts_, roster_capacity(waiting.roster))
+    return replace(scored, notes=(*notes, *scored.notes))
+
+
+def planned_draft(
+    waiting: Waiting, scored: Scored, model: Model | None, constraints: ConstraintsTable | None, lot: bool
+) -> Draft:
+    """The draft of cases that are scored."""
+    capacity = roster_capacity(waiting.roster)
     may = allowed(scored, waiting.excluded)
     options: dict[str, Any] = {"constraints": constraints, "waits": waiting.waits}
     if model is not None:
@@ -167,7 +206,7 @@ def make_draft(
     )
 
 
-def _with_costs(model: Model | None, costs: CostsTable, waiting: Waiting) -> Model:
+def with_costs(model: Model | None, costs: CostsTable, waiting: Waiting) -> Model:
     """The model with other costs, which may only name people who are known."""
     if model is None:
         raise conflict("no-model", "costs: no model is active whose costs they could replace")
@@ -188,6 +227,8 @@ def what_if(draft: Draft, changes: Mapping[str, str]) -> OtherPlan:
 
     Cases drawn by lot stay with their maker, in both plans, as long as there is room for them.
     """
+    if draft.in_trial is not None and draft.in_trial.arms.state == "trial":
+        raise conflict("in-a-trial", "a plan in two arms answers no what-if; ask when the trial has ended")
     unknown = [name for name in changes if name not in set(draft.roster["maker"])]
     if unknown:
         raise not_found("maker on this plan's roster", unknown[0])
@@ -271,7 +312,7 @@ def _of_planner(options: Mapping[str, Any]) -> dict[str, Any]:
     return found if waits is None else {**found, "waiting": lambda scored: waits}
 
 
-def _check_constraints(constraints: ConstraintsTable | None) -> None:
+def check_constraints(constraints: ConstraintsTable | None) -> None:
     """Refuse what the ledger cannot keep: a case has one decision, and a queue goes by what waiting costs."""
     if constraints is not None and constraints.on_order:
         raise invalid(
