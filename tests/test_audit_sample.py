@@ -121,7 +121,7 @@ def test_commands(run, tmp_path):
     assert len(sample) == 120
     code, _, err = run("audit", "estimate", *options, "--sample", sampled, "--positive", 1)
     assert code == 3
-    assert "column 'label': missing" in err
+    assert f"{sampled}: column 'label': missing" in err
     sample.merge(table[["case_id", "label"]]).to_csv(sampled, index=False)
     wanted = ["--sample", sampled, "--positive", 1, "--group", "age", "--json"]
     code, out, _ = run("audit", "estimate", *options, *wanted)
@@ -131,3 +131,21 @@ def test_commands(run, tmp_path):
         ("all", "precision"), ("all", "recall"), ("all", "accuracy")
     ]  # fmt: skip
     assert {row["group"] for row in rows} == {"all", "old", "young"}
+    code, _, err = run("audit", "estimate", *options, *wanted[:-2], "size")
+    assert code == 3
+    assert f"{tmp_path / 'decisions.csv'}: column 'size': missing" in err
+    code, _, err = run(
+        "audit", "sample", *options[:2], "--by", "desk", "--count", 9, "--out", tmp_path / "s.csv"
+    )
+    assert code == 3
+    assert f"{tmp_path / 'decisions.csv'}: column 'desk': missing" in err
+
+
+def test_a_count_above_all_decisions_is_said(run, tmp_path):
+    (tmp_path / "few.csv").write_text("case_id,decision\na,1\nb,1\nc,0\nd,0\n")
+    code, _, err = run(
+        "audit", "sample", "--decisions", tmp_path / "few.csv", "--count", 99, "--out", tmp_path / "s.csv"
+    )
+    assert code == 0
+    assert "--count 99 of 4 decisions: all of them are in the sample" in err
+    assert pd.read_csv(tmp_path / "s.csv")["inclusion"].tolist() == [1.0] * 4

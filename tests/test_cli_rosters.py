@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -265,7 +266,50 @@ def test_a_stream_routes_what_it_can_and_answers_every_line(files: Path, run, tm
     assert all("error" in row for row in found[6:])
     assert found[7] == {"line": 8, "error": "loss: 'carl' is not on the roster"}
     assert "3 cases, expected cost" in err
-    assert err.count("a stream does not count due; `deccaf assign` does") == 1
+
+
+def test_a_stream_counts_waiting_in_its_bids(run, tmp_path: Path) -> None:
+    (tmp_path / "roster.csv").write_text("expert_id,upper\nann,50\nbob,50\nmachine,50\n")
+    loss = {"machine": 0.9, "ann": 0.1, "bob": 0.2}
+    config = tmp_path / "waiting.toml"
+    config.write_text("[costs]\nfalse_positive = 1.0\nfalse_negative = 1.0\n[waiting]\nminutes = 6\n")
+    base = ["stream", "--capacity", tmp_path / "roster.csv", "--arrivals", 9]
+    counted = [*base, "--config", config, "--hours", 8]
+
+    def went(*objects: object, options: list[object] = counted) -> tuple[int, list[dict[str, Any]]]:
+        code, out, _ = run(*options, stdin=lines(*objects))
+        return code, [json.loads(line) for line in out.splitlines()]
+
+    # an hour costs 3 and a case takes 0.1 h: a second case with ann waits, for 0.3 more than bob's errors
+    many = [{"case_id": f"a{k}", "loss": loss, "at": 0.5, "waiting_cost": 3.0} for k in range(3)]
+    code, found = went(*many)
+    assert code == 0
+    assert [row["maker"] for row in found[:2]] == ["ann", "bob"]
+    assert found[0]["waiting_cost"] >= 0.3 - 1e-9
+    late = {**many[1], "case_id": "late", "at": 0.6}  # 48 minutes later ann is free again
+    assert went(many[0], late)[1][1]["maker"] == "ann"
+    free = [{**one, "waiting_cost": 0.0, "due": 6.0} for one in many]
+    plain = [{"case_id": one["case_id"], "loss": loss, "at": 0.5} for one in many]
+    errors_alone = went(*plain, options=base)[1]
+    counting = went(*free)[1]
+    assert [row["maker"] for row in counting] == [row["maker"] for row in errors_alone] == ["ann"] * 3
+    assert went(*free, options=base)[1] == errors_alone  # without a clock: nothing costs anything
+
+    state = ["--state", tmp_path / "day.json"]
+    whole = went(*many, {"hand_back": "a0"}, late)[1]
+    assert whole[3]["maker"] != "ann"
+    first = went(*many[:2], options=[*counted, *state])[1]
+    assert first + went(many[2], {"hand_back": "a0"}, late, options=[*counted, *state])[1] == whole
+
+    code, found = went(many[0], options=base)
+    assert code == 3
+    assert found[0]["error"].startswith("waiting_cost: waiting is counted on a clock")
+    code, found = went({**many[0], "at": None}, {**many[0], "due": "2026-05-04"})
+    assert [row["error"].split(":")[0] for row in found] == ["at", "due"]
+    config.write_text(config.read_text() + "late = 2.0\n")
+    code, _, err = run(*base, "--config", config)
+    assert code == 2
+    assert "waiting is counted on a clock" in err
 
 
 def test_a_stream_goes_on_from_its_state(files: Path, run, tmp_path: Path) -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+import uuid
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import sqlalchemy as sa
 
 from deccaf.service.decide import golden_choice as hand_outs
 from deccaf.service.decide.newcomers import with_newcomers
-from deccaf.service.ledger.review import golden
+from deccaf.service.ledger.review import golden, golden_ids
 from deccaf.service.ledger.review.undo import UNDO_SECONDS
 from deccaf.service.monitor import windows
 from deccaf.service.reports.agreement_report import report_agreement
@@ -105,7 +109,8 @@ def test_a_golden_case_from_the_queue_to_its_label(database_url: str, tmp_path: 
         lead = Person(here, new_key(here, "lead"))
         assert f"{right} of {len(made)} were decided right" in lead.get("/team").text
         assert lead.post("/team/golden", {"person": "ann", "rate": "51"}).status_code == 422
-        lead.post("/team/golden", {"person": "ann", "rate": "2.5"})
+        assert lead.post("/team/golden", {"person": "ann", "rate": "often"}).status_code == 422
+        lead.post("/team/golden", {"person": "ann", "rate": "2,5"})
         assert here.lead.get("/v1/golden").json()["people"][0]["rate"] == 0.025
 
         far = time.time() + 10**6
@@ -190,7 +195,97 @@ def test_the_team_page_says_how_far_people_agree(tmp_path: Path) -> None:
         assert found.cases == 60
         assert {found.pairs[-1]["first"], found.pairs[-1]["second"]} == {"ann", "bob"}
         assert all(0 < row["expected"] < 1 for row in found.overall)
-        assert "People agree with alpha" in lead.get("/team/agreement").text
+        assert set(found.kinds) == {"truth", "channel"}
+        assert {row["kind"] for row in found.kinds["channel"]} == set(rows["channel"])
+        # second opinions: the first two answers, of people who did not know each other's, count
+        said = {
+            "q1": [("ann", 1), ("bob", 0), ("cat", 0)],
+            "q2": [("ann", 1), ("bob", 1)],
+            "q3": [("cat", 1)],
+        }
+        with here.service.engine.begin() as connection:
+            _second_opinions(connection, said)
+        more = here.service.read(lambda c: report_agreement(c, model))
+        assert more is not None
+        assert more.cases == 62
+        shared = {(pair["first"], pair["second"]): pair["cases"] for pair in more.pairs}
+        assert (shared["ann", "bob"], shared["ann", "cat"]) == (62, 60)
+        page = lead.get("/team/agreement").text
+        assert "People agree with alpha" in page
+        assert "By channel" in page
         listed = lead.get("/team/meeting.csv").text.splitlines()
         assert listed[0] == "case_id,said,apart,at_stake"
         assert len(listed) == 1 + len(found.meeting) > 5
+
+
+def _second_opinions(connection: sa.Connection, said: dict[str, list[tuple[str, int]]]) -> None:
+    """Labelled cases whose last answer is the decision, the others opinions beside it."""
+    facts = json.dumps({"amount": 0.3, "channel": "web"})
+    for at, (name, answers) in enumerate(said.items()):
+        case = {"case_id": name, "features": facts, "label": "1", "labelled_at": 9.0, "status": "decided"}
+        connection.execute(sa.insert(t.cases).values(**case, arrived_at=float(at), excluded="[]"))
+        asked = {"case_id": name, "state": "agreed", "why": "lot", "machine_barred": False}
+        connection.execute(sa.insert(t.second_opinions).values(**asked, at=float(at)))
+        for place, (maker, decision) in enumerate(answers):
+            row = {"case_id": name, "maker": maker, "decision": json.dumps(decision), "at": float(place)}
+            if place == len(answers) - 1:
+                connection.execute(sa.insert(t.decisions).values(**row))
+            else:
+                connection.execute(sa.insert(t.opinions).values(**row, assignment_id=place))
+
+
+def test_golden_cases_from_a_file(tmp_path: Path) -> None:
+    with world(f"sqlite:///{tmp_path}/ledger.db", {"ann": 9, "machine": 0}, housekeeping=False) as here:
+        furnished(here, tmp_path)
+        rows = history(30, seed=11)[["amount", "channel", "label"]]
+        head = {"Content-Type": "text/csv"}
+
+        def send(frame: pd.DataFrame, asked: str = "", who: Any = None) -> Any:
+            body = frame.to_csv(index=False)
+            return (who or here.lead).post(f"/v1/golden/import{asked}", content=body, headers=head)
+
+        assert send(rows, who=here.ann).status_code == 403
+        assert "'label': missing" in send(rows.drop(columns="label")).json()["detail"]
+        bad = rows.assign(label=[7, *rows["label"][1:]])
+        refused = send(bad)
+        assert refused.status_code == 422
+        assert refused.json()["errors"][0] == {
+            "row": 1, "case_id": None, "column": "label", "message": "must be one of the classes: 0, 1"
+        }  # fmt: skip
+        looked = send(bad, "?dry_run=true")
+        assert (looked.status_code, looked.json()["accepted"], looked.json()["rejected"]) == (200, 29, 1)
+        assert send(bad, "?skip_bad=true").json()["entered"] == 29
+        assert send(rows).json()["entered"] == 30
+        entered = here.service.read(lambda c: golden.candidates(c, "ann"))
+        assert len(entered) == 40 + 29 + 30
+        assert golden.parsed(entered[0])[0].keys() == {"amount", "channel"}
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [f"a-{10**8 + k}" for k in range(60)],
+        [f"{k}" for k in range(5000, 5060)],
+        [f"case_{k:06d}" for k in range(60)],
+        [str(uuid.UUID(int=k, version=4)) for k in np.random.default_rng(0).integers(0, 2**62, 60).tolist()],
+        [f"{k:012x}" for k in np.random.default_rng(1).integers(0, 2**48, 60).tolist()],
+        [f"T{k}" for k in np.random.default_rng(2).integers(10**8, 10**9, 60).tolist()],
+        [f"c{k}" for k in range(7)],
+    ],
+    ids=["long", "short", "padded", "uuid", "hex", "random", "few"],
+)
+def test_ids_of_golden_cases_look_like_the_others(ids: list[str]) -> None:
+    rng = np.random.default_rng(5)
+    made = list(islice(golden_ids._drawn(ids, len(ids), rng), 50))
+    assert len(set(made)) == 50
+    assert not set(made) & set(ids)
+    if len(ids) == 7:  # three thousand numbers of one digit there are not
+        assert all(re.fullmatch(r"c[0-9]+", one) for one in made)
+        return
+    shape = {re.sub(r"[0-9a-f]", "x", one) for one in ids}
+    assert {re.sub(r"[0-9a-f]", "x", one) for one in made} <= shape
+    numbers = [re.sub(r"\D", "", one) for one in made]
+    if ids[0].startswith("a-"):  # far enough ahead of the counting, and not at the other end of the range
+        assert {int(one) // 10**7 for one in numbers} == {10}
+    if ids[0] == "5000":
+        assert min(map(int, numbers)) > 6000

@@ -137,6 +137,12 @@ def test_the_command_proposes_and_counts(run, tmp_path: Path) -> None:
     assert code == 0, err
     assert not {row["case_id"] for row in json.loads(out)} & set(told.index)
     assert "new" in DeCCaF.load(tmp_path / "n.deccaf").experts_
+    # one file with a row for every decision, of which the newcomer made two about the first case
+    both = cases.iloc[[0, *range(40)]].assign(expert_id="new", decision=1)
+    both.to_csv(tmp_path / "both.csv", index=False)
+    one = ["--model", tmp_path / "m.deccaf", "--expert", "new", "--cases", tmp_path / "both.csv"]
+    code, _, err = run("onboard", *one, "--decisions", tmp_path / "both.csv")
+    assert "all 40 labelled cases are decided already" in err
     code, _, err = run("onboard", *files, "--save", tmp_path / "n.deccaf")
     assert code != 0
     assert "without --decisions" in err

@@ -289,6 +289,8 @@ def test_an_empty_installation_leads_to_its_first_plan(tmp_path: Path) -> None:
         _wait_for_model(lead)
         _backtest(lead)
         capacity = {f"of:{name}": "5" for name in EXPERTS}
+        for odd in ({"hours": "1e300"}, {"hours": "all day"}, {"of:ann": "\u00b2"}):
+            assert lead.post("/setup/shift", {"name": "first", "team": "team", **odd}).status_code == 422
         lead.post("/setup/shift", {"name": "first", "team": "team", "hours": "8", "random": "0", **capacity})
         fresh = history(30, seed=9)[["case_id", "amount", "channel"]].assign(
             case_id=lambda f: "n" + f["case_id"]

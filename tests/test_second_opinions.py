@@ -275,6 +275,7 @@ def test_what_the_second_gives_back_goes_on_and_where_nobody_has_room_the_lead_d
         "disagreement": "lead",
     }
     assert lead.post("/opinions/rule", {"share": "many"}).status_code == 422
+    assert "two readings" in lead.post("/opinions/rule", {"share": "1,000"}).text
     rule(desk, share=0.0)
     enter(desk, "w")
     assert lead.post("/moves/preview", {"case": "w", "do": "second"}).status_code == 303

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import sqlalchemy as sa
 
 from deccaf import Costs
+from deccaf.data.capacity import UNLIMITED
 from deccaf.estimator import DeCCaF
+from deccaf.service.decide.two_arms import shared
 from deccaf.service.store import tables as t
 from pages_world import Person, new_key
 from service_world import World, history, model_file, world
@@ -114,11 +117,17 @@ def test_shadow_trial_harm_and_switch_on(database_url: str, tmp_path: Path) -> N
         report = here.lead.get("/v1/trials").json()["trials"][0]
         assert report["labelled"] == CASES
         assert report["look"]["verdict"] == "harm"
+        groups = {one["value"]: one["look"] for one in report["groups"]}
+        assert {one["column"] for one in report["groups"]} == {"channel"}
+        assert sum(one["cases"] for one in groups.values()) == report["look"]["cases"]
+        assert set(groups) == {"web", "phone"}
+        assert all(one["low"] <= one["saving"] < 0 for one in groups.values())
         assert report["candidate_cost"]["value"] > report["today_cost"]["value"]
         assert report["supported"] == 1.0
         page = lead.get("/trial").text
         assert "50 % of the cases go by version" in page
         assert "the candidate does harm" in page
+        assert "channel phone" in page
         here.service.stop_harm()
         report = here.lead.get("/v1/trials").json()["trials"][0]
         assert (report["state"], report["verdict"]) == ("ended", "harm")
@@ -128,7 +137,9 @@ def test_shadow_trial_harm_and_switch_on(database_url: str, tmp_path: Path) -> N
 
         assert "No candidate runs beside" in lead.get("/trial").text
         assert lead.post("/trial", {"model": 99, "share": 0.1, "bound": 1}).status_code == 404
-        lead.post("/trial", {"model": candidate, "share": 0.1, "bound": 1})
+        assert lead.post("/trial", {"model": "1.5", "share": 0.1, "bound": 1}).status_code == 422
+        assert lead.post("/trial", {"model": candidate, "share": "a tenth", "bound": 1}).status_code == 422
+        lead.post("/trial", {"model": candidate, "share": "0,1", "bound": 1})
         again = here.lead.get("/v1/trials").json()["trials"][0]["id"]
         assert f"Version {candidate} is a shadow" in lead.get("/trial").text
         assert lead.post(f"/trial/{again}/nonsense").status_code == 422
@@ -142,6 +153,110 @@ def test_shadow_trial_harm_and_switch_on(database_url: str, tmp_path: Path) -> N
         assert kinds["shadow started"] == 2
         assert kinds["trial started"] == 1
         assert kinds["trial ended"] == 2
+        here.assert_sound()
+
+
+def bulk(here: World, name: str, count: int) -> list[str]:
+    """Cases that wait for a plan."""
+    rows = history(count, seed=len(name) + count)[["amount", "channel"]].to_dict("records")
+    cases = [{"case_id": f"{name}{k}", "features": row} for k, row in enumerate(rows)]
+    assert here.lead.post("/v1/cases/bulk", json={"cases": cases}).status_code == 201
+    return [case["case_id"] for case in cases]
+
+
+def drafted(here: World, names: list[str], **more: Any) -> dict[str, Any]:
+    made = here.lead.post("/v1/plans", json={"case_ids": names, **more})
+    assert made.status_code == 201, made.text
+    return made.json()
+
+
+def committed(here: World, plan: int) -> tuple[int, str]:
+    done = here.lead.post(f"/v1/plans/{plan}/commit")
+    return done.status_code, done.text
+
+
+def test_room_is_shared_between_the_arms():
+    roster = pd.DataFrame({"maker": ["machine", "ann", "bob", "cat"], "upper": [UNLIMITED, 7, 0, 3]})
+    roster["lower"] = [0, 3, 0, 1]
+    drawn = [shared(roster, 0.25, np.random.default_rng(seed)) for seed in range(400)]
+    for today, ours in drawn:
+        assert (today["upper"] + ours["upper"])[1:].tolist() == [7, 0, 3]
+        assert (today["lower"] + ours["lower"]).tolist() == [0, 3, 0, 1]
+        assert 2 <= ours["upper"][1:].sum() <= 3  # a quarter of 10
+        assert (ours["lower"] <= ours["upper"]).all()
+    mean = np.mean([ours["upper"] for _, ours in drawn], axis=0)
+    assert np.abs(mean[1:] - [1.75, 0.0, 0.75]).max() < 0.1
+
+
+def test_plans_in_a_trial_and_constraints_as_the_candidate(tmp_path: Path) -> None:
+    url, room = f"sqlite:///{tmp_path}/ledger.db", {"ann": 60, "bob": 60, "cat": 60, "machine": 0}
+    with world(url, room, housekeeping=False) as here:
+        today = new_model(here, "today", model_file(tmp_path))
+        candidate = new_model(here, "other", other_model(tmp_path))
+        assert here.lead.post(f"/v1/models/{today}/activate").status_code == 200
+        body = {"model": candidate, "share": 0.5, "bound": 1.0}
+        trial = here.lead.post("/v1/trials", json=body).json()["id"]
+        first = drafted(here, bulk(here, "s", 20))
+        assert committed(here, first["id"])[0] == 200
+        shadow = arms(here)
+        assert {(row.model_id, row.candidate, row.block, row.got == row.maker) for row in shadow} == {
+            (today, False, -1, True)
+        }
+        assert any(row.maker != row.expert for row in shadow)
+
+        assert here.lead.post(f"/v1/trials/{trial}/begin").status_code == 200
+        one, two = bulk(here, "one", 40), bulk(here, "two", 10)
+        plan, again, other = drafted(here, one), drafted(here, one), drafted(here, two)
+        rows = [here.lead.get(f"/v1/plans/{p['id']}/rows").json()["items"] for p in (plan, again)]
+        assert rows[0] == rows[1]  # drafting again draws nothing anew
+        assert "of 40 cases go by the candidate" in plan["notes"][-1]
+        asked = here.lead.post(f"/v1/plans/{plan['id']}/what-if", json={"changes": {"ann": "+1"}})
+        assert (asked.status_code, asked.json()["type"]) == (409, "urn:deccaf:problem:in-a-trial")
+        assert committed(here, plan["id"])[0] == 200
+        code, text = committed(here, other["id"])
+        assert (code, "another plan drew arms" in text) == (409, True)
+        assert committed(here, drafted(here, two)["id"])[0] == 200
+        planned = [row for row in arms(here) if row.block >= 0]
+        assert len(planned) == 50
+        for block, count in Counter((row.stratum, row.block) for row in planned).items():
+            mine = [row.candidate for row in planned if (row.stratum, row.block) == block]
+            assert count == 1 or sum(mine) == 1
+        for row in planned:
+            assert row.model_id == (candidate if row.candidate else today)
+            assert row.got == (row.expert if row.candidate else row.maker)
+            assert (row.propensity, row.chance) == (0.5, 1.0 if row.maker == row.expert else 0.5)
+        here.assert_sound()
+        decide(here, planned)
+        report = here.lead.get("/v1/trials").json()["trials"][0]
+        assert report["look"]["cases"] > 30
+        assert report["look"]["saving"] < 0
+        assert here.lead.post(f"/v1/trials/{trial}/end").status_code == 200
+
+        assert here.lead.post("/v1/trials", json={"share": 0.5, "bound": 1.0}).status_code == 422
+        refused = {"reviewers": {"count": 2}}
+        body = {"constraints": refused, "share": 0.5, "bound": 1.0}
+        assert here.lead.post("/v1/trials", json=body).status_code == 422
+        lead = Person(here, new_key(here, "lead"))
+        band = '[[band]]\ngroup = "channel"\nwithin = 0.0\n'
+        wanted = {"model": "", "share": 0.5, "bound": 1, "constraints": band}
+        assert lead.post("/trial", wanted | {"constraints": "[[band"}).status_code == 422
+        assert lead.post("/trial", wanted).status_code == 303
+        assert "Constraints on plans run as a shadow" in lead.get("/trial").text
+        trial = here.lead.get("/v1/trials").json()["trials"][0]["id"]
+        lead.post(f"/trial/{trial}/begin")
+        known = len(arms(here))
+        arrive(here, range(4))
+        assert len(arms(here)) == known  # arrivals are in no arm: constraints are about plans
+        plan = drafted(here, bulk(here, "three", 20))
+        assert plan["constraints"]
+        assert committed(here, plan["id"])[0] == 200
+        assert len(arms(here)) == known + 20
+        lead.post(f"/trial/{trial}/switch-on")
+        assert here.lead.get("/v1/plans/constraints").json()["constraints"]["band"][0]["within"] == 0.0
+        assert drafted(here, bulk(here, "four", 6))["constraints"]
+        assert "Plans grant constraints" in lead.get("/trial").text
+        assert lead.post("/trial/constraints/off").status_code == 303
+        assert here.lead.get("/v1/plans/constraints").json() == {"constraints": None}
         here.assert_sound()
 
 

@@ -99,3 +99,73 @@ def test_files_bring_due_times_and_waiting_costs(database_url: str) -> None:
         assert (found["due"], found["waiting_cost"]) == ("2026-05-04T12:00:00.000+00:00", 2.0)
         assert found["features"] == {"x": 1}
         assert "due" not in desk.lead.get("/v1/cases/b").json()
+
+
+def bulk(desk: World, name: str, losses: list[list[float]], **columns: list[Any]) -> list[str]:
+    """Cases that wait for a plan; losses of the machine, ann and bob."""
+    cases = []
+    for number, row in enumerate(losses, 1):
+        more = {key: values[number - 1] for key, values in columns.items() if values[number - 1] is not None}
+        known = dict(zip(("machine", "ann", "bob"), row, strict=True))
+        cases.append({**desk.case(f"{name}{number}", **known), "features": {"what": "letter"}, **more})
+    assert desk.lead.post("/v1/cases/bulk", json={"cases": cases}).status_code == 201
+    return [case["case_id"] for case in cases]
+
+
+def drafted(desk: World, names: list[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    made = desk.lead.post("/v1/plans", json={"case_ids": names})
+    assert made.status_code == 201, made.text
+    rows = desk.lead.get(f"/v1/plans/{made.json()['id']}/rows").json()["items"]
+    return made.json(), rows
+
+
+def test_a_plan_of_the_desk_counts_waiting_and_what_everybody_has_already(database_url: str) -> None:
+    losses = [[0.90, 0.05, 0.10], [0.90, 0.05, 0.10], [0.30, 0.05, 0.25], [0.10, 0.08, 0.09]]
+    # a case takes five minutes: as in docs/waiting.md, with half an hour as five minutes
+    with world(database_url, {"ann": 3, "bob": 3, "machine": 4}, housekeeping=False) as desk:
+        plain, rows = drafted(desk, bulk(desk, "a", losses))
+        errors_alone = [row["maker"] for row in rows]
+        assert errors_alone == ["ann", "ann", "ann", "bob"]
+        assert "waiting" not in plain
+        assert "order" not in rows[0]
+        free = bulk(desk, "f", losses, waiting_cost=[0.0] * 4, due=[at(9), *[at(400)] * 3])
+        found, rows = drafted(desk, free)
+        assert [row["maker"] for row in rows] == errors_alone  # what costs nothing changes nothing
+        assert found["cost"] == plain["cost"]
+        assert (found["waiting"]["cost"], found["waiting"]["late"]) == (0.0, 0)
+
+        settings = {**SETTINGS, "waiting": {"late": 0.4}}
+        assert desk.lead.put("/v1/settings", json=settings).status_code == 200
+        names = bulk(desk, "b", losses, waiting_cost=[0.6, 0.6, 1.2, 0.0], due=[at(9), None, None, None])
+        found, rows = drafted(desk, names)
+        assert [row["maker"] for row in rows] == ["bob", "ann", "ann", "ann"]
+        assert [row["order"] for row in rows] == [1, 2, 1, 3]
+        assert [row["late"] for row in rows] == [False] * 4
+        assert abs(found["cost"] - 0.28) < 1e-9
+        assert abs(found["waiting"]["cost"] - 0.25) < 1e-9
+        fewer = desk.lead.post(f"/v1/plans/{found['id']}/what-if", json={"changes": {"bob": "0"}}).json()
+        assert fewer["change"] > 0
+        assert fewer["cost"] == fewer["plan"]["cost"] + fewer["plan"]["waiting"]["cost"]
+        page = Person(desk, new_key(desk, "lead")).get(f"/plans/{found['id']}").text
+        assert "Errors and waiting together: 0.53." in page
+        assert desk.lead.post(f"/v1/plans/{found['id']}/commit").status_code == 200
+        listed = [item["case_id"] for item in desk.lead.get("/v1/queue?expert=ann").json()["items"]]
+        assert listed == ["b3", "b2", "b4"]
+
+        for name in ("ann", "bob"):
+            more = desk.lead.put(f"/v1/shifts/{desk.shift}/roster/{name}", json={"capacity": 9})
+            assert more.status_code == 200, more.text
+        # with ann: 2/12 h after b3, and b2 waits 1/12 h more; with bob: as long after b1, and nobody behind
+        late = bulk(desk, "c", [[0.9, 0.05, 0.09]], waiting_cost=[0.9])
+        found, rows = drafted(desk, late)
+        assert (rows[0]["maker"], rows[0]["order"]) == ("bob", 2)
+        assert abs(found["waiting"]["cost"] - 0.15) < 1e-9
+        level = {"service_level": [{"share": 0.9, "hours": 2.0}]}
+        refused = desk.lead.post("/v1/plans", json={"constraints": level})
+        assert refused.status_code == 422
+        assert "promises no order" in refused.json()["detail"]
+        assert desk.lead.patch(f"/v1/shifts/{desk.shift}", json={"random_share": 0.5}).status_code == 200
+        found, _ = drafted(desk, [*late, *bulk(desk, "d", losses, waiting_cost=[1.0] * 4)])
+        assert found["by_lot"] > 0
+        assert desk.lead.post(f"/v1/plans/{found['id']}/commit").status_code == 200
+        desk.assert_sound()

@@ -37,6 +37,16 @@ def test_every_lot_together_gives_the_saving_exactly():
         arm = np.arange(4) == one
         blocks.append(t.terms_by_block(np.where(arm, ours, theirs), arm, [0] * 4, rules, before).saved.sum())
     assert np.mean(blocks) == pytest.approx(saving)
+    member, group = np.array([True, False, True, True]), []
+    for one in range(4):  # of a group whose members the lot did not look at
+        arm = np.arange(4) == one
+        cost = np.where(arm, ours, theirs)
+        terms = t.terms_by_group(cost, arm, [0] * 4, member, rules, before, 4)
+        assert terms.lowest <= terms.saved[0] <= terms.highest
+        assert terms.cases.tolist() == [3.0]
+        group.append(terms.saved[0])
+    assert np.mean(group) == pytest.approx(float((theirs - ours)[member].sum()))
+    assert len(t.terms_by_group([1.0], [1], [0], [True], rules, size=4).saved) == 0  # no whole block
     cases = 0.0
     for arms in itertools.product([0, 1], repeat=4):  # each case alone
         arm = np.array(arms, bool)
@@ -155,3 +165,25 @@ def test_commands_plan_a_trial_and_read_it(run, tmp_path, cases_frame, decisions
     code, _, err = run("trial", "look", tmp_path / "trial.csv", "--share", 0.5, "--bound", 1)
     assert code == 3
     assert "column 'arm': missing" in err
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("", "no rows"),
+        ("0.5,1,a,2026-01-05\nhigh,0,a,2026-01-05\n", "'cost': 1 value(s) are no numbers, first: 'high' in row 2"),
+        ("0.5,1,a,2026-01-05\n,0,a,2026-01-05\n", "'cost': 1 value(s) outside [0, inf], first: nan in row 2"),
+        ("0.5,1,a,2026-01-05\n0.5,-1,a,2026-01-05\n", "'arm': 1 value(s) outside [0, 1], first: -1.0 in row 2"),
+        ("0.5,1,a,2026-01-05\n0.5,0.5,a,2026-01-05\n", "'arm': 1 value(s) are neither 0"),
+        ("0.5,1,a,2026-01-05\n0.5,0,,2026-01-05\n", "'block': 1 value(s) are missing, first: nan in row 2"),
+        ("0.5,1,a,soon\n0.5,0,a,2026-01-05\n", "different values are no dates"),
+        ("0.5,1,a,7\n0.5,0,a,8\n", "'time': numbers such as 7 are no days"),
+        ("0.5,1,a,2026-01-06\n0.5,0,a,2026-01-05\n", "'time': 1 row(s) are earlier than the row before, first: row 2"),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_read_is_named_with_column_count_and_row(run, tmp_path, rows, said):
+    (tmp_path / "trial.csv").write_text("cost,arm,block,time\n" + rows)
+    code, out, err = run("trial", "look", tmp_path / "trial.csv", "--share", 0.5, "--bound", 1)
+    assert (code, out) == (3, "")
+    assert said in err
+    assert f"{tmp_path / 'trial.csv'}: " in err

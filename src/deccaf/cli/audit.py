@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from deccaf.cli.common import JsonOption, SeedOption, say, show_table
-from deccaf.data.files import check_output, read_frame, write_frame
+from deccaf.data.files import about, check_output, read_frame, write_frame
 from deccaf.errors import ConfigError
 
 audit = typer.Typer(
@@ -43,8 +43,12 @@ def sample(
 
     check_output(out, [decisions])
     table = read_frame(decisions, text=["case_id", "decision"])
-    found = draw(table, count, seed, _columns(by), _shares(expected))
+    shares = _shares(expected)
+    with about(decisions):
+        found = draw(table, count, seed, _columns(by), shares)
     write_frame(found, out)
+    if count > len(table):
+        say(f"note: --count {count:,} of {len(table):,} decisions: all of them are in the sample")
     for name, mine in found.groupby("stratum"):
         say(f"{name}: {len(mine):,} drawn, inclusion {mine['inclusion'].iloc[0]:.4g}")
     say(f"Sample: {out}")
@@ -65,11 +69,15 @@ def estimate(
 
     Give the decisions and the columns of the strata that the sample was drawn with.
     """
+    from deccaf.evaluate.audit_sample import check_decisions
     from deccaf.evaluate.audit_sample import estimate as estimated
 
     table = read_frame(decisions, text=["case_id", "decision"])
+    with about(decisions):
+        check_decisions(table, _columns(by), group)
     audited = read_frame(sample, text=["case_id", "decision", "label"])
-    found = estimated(table, audited, positive, _columns(by), group)
+    with about(sample):
+        found = estimated(table, audited, positive, _columns(by), group)
     show_table(found.round(4), title=f"Of {len(audited):,} audited decisions", as_json=as_json)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from deccaf.cli.common import JsonOption, KeyOption, read_key, say, show_table, warnings_said
-from deccaf.data.files import check_output, write_frame
+from deccaf.data.files import check_output, same_file, write_frame
 from deccaf.data.sources import pipes_kept, shown
 from deccaf.errors import ConfigError, DataError
 
@@ -56,7 +56,12 @@ def onboard(
     system = FittedTeam.load(model, read_key(key_file))
     with warnings_said():
         table = Cases.read(
-            cases, columns=system.columns_, costs=system.costs_, schema=system.schema_, require=("label",)
+            cases,
+            columns=system.columns_,
+            costs=system.costs_,
+            schema=system.schema_,
+            require=("label",),
+            with_decisions=decisions is not None and same_file(cases, decisions),
         )
         assert table.label is not None
         left = table

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import pandas as pd
 import typer
+from numpy.typing import NDArray
 
-from deccaf.cli.assign import with_costs_of
+from deccaf.cli.assign import StartOption, with_costs_of
 from deccaf.cli.common import KeyOption, read_key, say
+from deccaf.cli.stream_waiting import STATE, Day, Rules
 from deccaf.data.amounts import cost
 from deccaf.data.capacity import ONE_BATCH, Capacity
 from deccaf.data.config import Config
@@ -51,8 +53,15 @@ def stream(
         Path | None, typer.Option(help="File to go on from and to leave the state of the day in.")
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(help="TOML whose [costs] replace those of the model.")
+        Path | None,
+        typer.Option(
+            help="TOML whose [costs] replace those of the model, [waiting] says what waiting costs."
+        ),
     ] = None,
+    hours: Annotated[
+        float | None, typer.Option(min=0.01, help="Length of the day: with it, waiting counts in the bids.")
+    ] = None,
+    start: StartOption = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same assignments.")] = 0,
     key_file: KeyOption = None,
 ) -> None:
@@ -62,19 +71,29 @@ def stream(
     {"case_id": "a17", "loss": {"machine": 0.2, "ann": 0.1}}; `at` is the time, from 0 to 1 of the day. Also
     {"absent": "ann"}, {"change": {"ann": 20}} and {"hand_back": "a17"}. A line that cannot be used is
     answered with an error and changes nothing; the exit code is then 3.
+
+    Where a case has `waiting_cost` (an hour) or `due` (hours from the start of the day, or a date with
+    --start), or [waiting] says what waiting costs, what it waits in everybody's queue, and others for its
+    sake, counts in the bids. That needs --hours and `at`, and minutes of a case: from the log, or [waiting]
+    minutes. Everybody is taken to work through their queue at their usual pace.
     """
     roster = Capacity.read(capacity)
-    fitted = _load(model, key_file, config, roster.makers)
-    desk = _restored(state) or _opened(fitted, roster, forecast, arrivals, exact, seed)
+    settings = None if config is None else Config.read(config)
+    fitted = _load(model, key_file, settings, config, roster.makers)
+    known = _restored(state)
+    desk = known[0] if known else _opened(fitted, roster, forecast, arrivals, exact, seed)
+    day = Day(desk.makers, _rules(fitted, settings, hours, start))
+    if known and hours is not None:
+        day.go_on(known[1])
     failed, comparison = 0, None if fitted is None else fitted.comparison()
     try:
-        score = _without_waiting(_scores(fitted, desk.makers, comparison), fitted)
-        for answer in answers(desk, sys.stdin, score):
+        for answer in answers(desk, sys.stdin, _scores(fitted, desk.makers, comparison), day):
             failed += "error" in answer
             print(json.dumps(answer), flush=True)
     finally:  # what was routed was routed, whatever ended the day
         if state is not None:
-            write_text(json.dumps(desk.to_dict(), allow_nan=False), state)
+            left = desk.to_dict() | ({} if hours is None else {STATE: day.to_dict()})
+            write_text(json.dumps(left, allow_nan=False), state)
     _report(desk, "" if fitted is None else fitted.terms.costs.unit)
     for unlike in comparison.found() if comparison is not None else []:
         say(f"warning: cases unlike those that the model learned from: {unlike.said}")
@@ -82,7 +101,7 @@ def stream(
         raise typer.Exit(DataError.exit_code)
 
 
-def answers(desk: StreamAssigner, lines: Iterable[str], score: Score) -> Iterator[Answer]:
+def answers(desk: StreamAssigner, lines: Iterable[str], score: Score, day: Day) -> Iterator[Answer]:
     """One answer for every line that is not empty."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -91,12 +110,12 @@ def answers(desk: StreamAssigner, lines: Iterable[str], score: Score) -> Iterato
             found = json.loads(line)
             if not isinstance(found, dict):
                 raise DataError("expected an object of JSON")
-            yield _answer(desk, found, score)
+            yield _answer(desk, found, score, day)
         except (DeccafError, ValueError) as error:
             yield {"line": number, "error": str(error)}
 
 
-def _answer(desk: StreamAssigner, line: Answer, score: Score) -> Answer:
+def _answer(desk: StreamAssigner, line: Answer, score: Score, day: Day) -> Answer:
     if "absent" in line:
         desk.absent(str(line["absent"]))
         return {"absent": line["absent"]}
@@ -107,18 +126,35 @@ def _answer(desk: StreamAssigner, line: Answer, score: Score) -> Answer:
         return {"change": line["change"]}
     if "hand_back" in line:
         case = str(line["hand_back"])
-        return _routed(case, desk.hand_back(case), None)
+        return _handed_back(desk, case, day)
     if "case_id" not in line:
         raise DataError("case_id: missing; a line is a case, or absent, change or hand_back")
     case, at = str(line["case_id"]), line.get("at")
     if at is not None and not isinstance(at, int | float):
         raise DataError(f"at: expected a number from 0 to 1, got {at!r}")
     loss, says = score(line)
-    return _routed(case, desk.route(loss, case, at), says)
+    came = day.arriving(line, case, loss)
+    bids = None if came is None else day.bids(came)
+    went = desk.route(loss, case, at, waiting=bids)
+    if came is not None:
+        day.placed(came, went.position)
+    return _routed(case, went, says, bids)
 
 
-def _routed(case: str, went: Routed, says: Any) -> Answer:
+def _handed_back(desk: StreamAssigner, case: str, day: Day) -> Answer:
+    came = day.back(case)
+    bids = None if came is None else day.bids(came)
+    went = desk.hand_back(case, waiting=bids)
+    if came is not None:
+        day.take_back(case)
+        day.placed(came, went.position)
+    return _routed(case, went, None, bids)
+
+
+def _routed(case: str, went: Routed, says: Any, waiting: NDArray[np.float64] | None) -> Answer:
     answer = {"case_id": case, "maker": went.maker, "expected_loss": went.loss, "price": went.price}
+    if waiting is not None:
+        answer["waiting_cost"] = float(waiting[went.position])
     if went.maker == MACHINE and says is not None:
         answer["decision"] = says
     return answer
@@ -143,18 +179,13 @@ def _scores(model: FittedTeam | None, makers: tuple[str, ...], comparison: Compa
     return score
 
 
-def _without_waiting(score: Score, model: FittedTeam | None) -> Score:
-    """The same, saying once that what waiting costs does not count here."""
+def _rules(
+    model: FittedTeam | None, settings: Config | None, hours: float | None, start: str | None
+) -> Rules:
+    """What is known about waiting."""
     columns = Columns() if model is None else model.columns_
-    unread = set(columns.waiting.values()) - set([] if model is None else model.schema_.names)
-
-    def noted(line: Answer) -> tuple[list[float], Any]:
-        if named := sorted(unread & line.keys()):
-            say(f"note: a stream does not count {', '.join(named)}; `deccaf assign` does")
-            unread.clear()
-        return score(line)
-
-    return noted
+    features, pace = ([], {}) if model is None else (model.schema_.names, model.pace_)
+    return Rules.of(columns, features, None if settings is None else settings.waiting, pace, hours, start)
 
 
 def _given_losses(line: Answer, makers: tuple[str, ...]) -> list[float]:
@@ -173,18 +204,21 @@ def _given_losses(line: Answer, makers: tuple[str, ...]) -> list[float]:
 
 
 def _load(
-    path: Path | None, key_file: Path | None, config: Path | None, makers: Sequence[str]
+    path: Path | None,
+    key_file: Path | None,
+    settings: Config | None,
+    config: Path | None,
+    makers: Sequence[str],
 ) -> FittedTeam | None:
     """The model, with the costs of the configuration where one is given."""
     if path is None:
-        if config is not None:
+        if settings is not None and settings.waiting is None:
             raise ConfigError("--config: costs need --model; without it every line brings its losses")
         return None
     from deccaf.fitted import FittedTeam
 
     model = FittedTeam.load(path, read_key(key_file))
-    if config is not None:
-        settings = Config.read(config)
+    if settings is not None and config is not None:
         if settings.constraints is not None:
             say(f"note: {config}: a stream grants no [constraints]; `deccaf assign` does")
         model = with_costs_of(model, settings, config, makers)
@@ -192,8 +226,8 @@ def _load(
     return model
 
 
-def _restored(path: Path | None) -> StreamAssigner | None:
-    """The day as it was left, if there is such a file."""
+def _restored(path: Path | None) -> tuple[StreamAssigner, list[Any]] | None:
+    """The day as it was left, and what is known of everybody's queue, if there is such a file."""
     from deccaf.assign import StreamAssigner
 
     if path is None or not path.exists():
@@ -202,7 +236,7 @@ def _restored(path: Path | None) -> StreamAssigner | None:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: is no state of a stream: {error}") from error
-    return StreamAssigner.from_dict(data)
+    return StreamAssigner.from_dict(data), data.get(STATE, [])
 
 
 def _opened(

@@ -10,7 +10,7 @@ import typer
 
 from deccaf.cli.common import JsonOption, say, show_table, warnings_said
 from deccaf.data.sources import pipes_kept, shown
-from deccaf.errors import ConfigError, DataError
+from deccaf.errors import ConfigError, DataError, show
 
 if TYPE_CHECKING:
     import numpy as np
@@ -106,22 +106,20 @@ def look(
     import numpy as np
     import pandas as pd
 
-    from deccaf.data.files import read_frame
+    from deccaf.data.files import about, read_frame
     from deccaf.evaluate import trial as t
 
-    frame = read_frame(file, text=["block"])
-    missing = [name for name in ("cost", "arm") if name not in frame]
-    if missing:
-        raise DataError(f"{shown(file)}: column {missing[0]!r}: missing; a trial needs cost and arm")
     if (saving is None) != (spread is None):
         raise ConfigError("--saving and --spread belong together: both as the trial was planned")
     aim = None if saving is None or spread is None else saving * share * (1 - share) / spread**2
     rules = t.Rules(share, bound, worth, tolerated, chance, aim)
+    with about(file):
+        frame = _checked(read_frame(file, text=["block"]))
+        terms = _terms(frame, rules)
+        day, ends = _days(frame)
     above = int((frame["cost"] > bound).sum())
     if above:
         say(f"note: {above:,} of {len(frame):,} costs lie above the bound {bound:g} and count as it")
-    terms = _terms(frame, rules)
-    day, ends = _days(frame)
     found = t.looks(terms, rules, np.searchsorted(terms.after, ends, side="right"))
     table = pd.DataFrame([vars(one) for one in found]).round({"saving": 5, "low": 5, "high": 5})
     if day is not None:
@@ -151,6 +149,38 @@ def _costs_of(cases: str, decisions: str, config: Path) -> NDArray[np.float64]:
     return np.asarray(each[rows, truth[known], history.decision[known]])
 
 
+def _checked(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a trial's file: numbers where numbers belong, nothing missing."""
+    import pandas as pd
+
+    from deccaf.data.values import number_in
+
+    missing = [name for name in ("cost", "arm") if name not in frame]
+    if missing:
+        raise DataError(f"column {missing[0]!r}: missing; a trial needs cost and arm")
+    if frame.empty:
+        raise DataError("no rows; a trial that has shown nothing yet cannot be read")
+    rows = pd.Series(range(1, len(frame) + 1))
+    for name, high in (("cost", math.inf), ("arm", 1.0), ("expected", math.inf)):
+        found = number_in(frame, name, rows, 0.0, high, row="row")
+        if found is not None:
+            frame[name] = found
+    wrong = {"arm": ~frame["arm"].isin((0.0, 1.0))}
+    if "block" in frame:
+        wrong["block"] = frame["block"].isna()
+    if "time" in frame:
+        wrong["time"] = frame["time"].isna()
+    said = {"arm": "neither 0 (today's practice) nor 1 (the candidate)"}
+    for name, odd in wrong.items():
+        if odd.any():
+            first = int(odd.to_numpy().argmax())
+            raise DataError(
+                f"column {name!r}: {odd.sum()} value(s) are {said.get(name, 'missing')}, first: "
+                f"{show(frame[name].iloc[first])} in row {rows[first]}"
+            )
+    return frame
+
+
 def _terms(frame: pd.DataFrame, rules: Rules) -> Terms:
     from deccaf.evaluate import trial as t
 
@@ -166,10 +196,23 @@ def _days(frame: pd.DataFrame) -> tuple[list[str] | None, NDArray[np.int64]]:
     import numpy as np
     import pandas as pd
 
+    from deccaf.data.times import parse_times
+
     if "time" not in frame:
         return None, np.array([len(frame)])
-    day = pd.to_datetime(frame["time"]).dt.strftime("%Y-%m-%d")
-    if not day.is_monotonic_increasing:
-        raise DataError("column 'time': rows must stand in the order in which their costs became known")
+    times = parse_times(frame["time"]).values
+    if not pd.api.types.is_datetime64_any_dtype(times.dtype):
+        raise DataError(
+            f"column 'time': numbers such as {show(times.iloc[0])} are no days; use ISO dates, or leave the "
+            "column out for one look at all rows"
+        )
+    day = times.dt.strftime("%Y-%m-%d")
+    back = (day < day.shift(fill_value=day.iloc[0])).to_numpy()
+    if back.any():
+        first = int(back.argmax())
+        raise DataError(
+            f"column 'time': {back.sum()} row(s) are earlier than the row before, first: row {first + 1} "
+            f"({day.iloc[first]}); rows must stand in the order in which their costs became known"
+        )
     counts = day.value_counts(sort=False)
     return list(counts.index), counts.to_numpy().cumsum()

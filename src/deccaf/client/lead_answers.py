@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from deccaf.client.answers import Answered, Class
+from deccaf.client.answers import Answered, Class, Looked
 
 # moving work
 
@@ -119,6 +119,18 @@ class Entered(Answered):
     """How many golden cases were entered."""
 
     entered: int
+
+
+class GoldenImported(Looked):
+    """A file of golden cases that was entered."""
+
+    entered: int
+
+
+class ConstraintsInForce(Answered):
+    """What plans grant unless they are asked for something else; null: nothing."""
+
+    constraints: dict[str, Any] | None
 
 
 class GoldenRate(Answered):

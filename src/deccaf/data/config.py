@@ -290,6 +290,11 @@ class UrgencyTable(Table):
     late_per_hour: float | None = Field(None, ge=0)
     """What every further hour costs then, beside `cost`."""
 
+    @property
+    def priced(self) -> bool:
+        """Whether anything costs something."""
+        return any((self.cost, self.late, self.late_per_hour))
+
 
 class WaitingTable(UrgencyTable):
     """The `[waiting]` table: what waiting costs, by kind of case, and how long cases take."""
@@ -306,6 +311,11 @@ class WaitingTable(UrgencyTable):
         if self.kinds and not self.kind:
             raise ValueError("kinds: say first which column tells the kind of a case (kind)")
         return self
+
+    @property
+    def priced(self) -> bool:
+        """Whether anything costs something, of a kind at least."""
+        return super().priced or any(kind.priced for kind in self.kinds.values())
 
     @property
     def columns(self) -> tuple[str, ...]:

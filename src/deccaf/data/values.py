@@ -58,15 +58,17 @@ def number_in(
     *,
     open_below: bool = False,
     blanks: bool = False,
+    row: str = "case",
 ) -> pd.Series | None:
     """A column of numbers within bounds, or None where there is no such column.
 
-    With `blanks` a value may be missing; a column without any value is as good as none.
+    With `blanks` a value may be missing; a column without any value is as good as none. `ids` name the rows,
+    each a `row` (in the words of an error).
     """
     if name not in frame or (blanks and frame[name].isna().all()):
         return None
     if not pd.api.types.is_numeric_dtype(frame[name].dtype):
-        raise DataError(f"column {name!r}: holds {frame[name].dtype}, but must be numbers")
+        raise DataError(f"column {name!r}: {_no_numbers(frame[name], ids, row)}")
     values = frame[name].astype("float64")
     inside = (values > low if open_below else values >= low) & (values <= high) & np.isfinite(values)
     inside |= values.isna() & blanks
@@ -75,9 +77,18 @@ def number_in(
         bounds = f"{'(' if open_below else '['}{low:g}, {high:g}]"
         raise DataError(
             f"column {name!r}: {(~inside).sum()} value(s) outside {bounds}, "
-            f"first: {values.iloc[first]} in case {show(ids.iloc[first])}"
+            f"first: {values.iloc[first]} in {row} {show(ids.iloc[first])}"
         )
     return values
+
+
+def _no_numbers(values: pd.Series, ids: pd.Series, row: str) -> str:
+    odd = (pd.to_numeric(values.astype("str"), errors="coerce").isna() & values.notna()).to_numpy()
+    if not odd.any():
+        return f"holds {values.dtype}, but must be numbers"
+    first = int(odd.argmax())
+    where = f"{show(values.iloc[first])} in {row} {show(ids.iloc[first])}"
+    return f"{odd.sum()} value(s) are no numbers, first: {where}"
 
 
 def _at(ids: Sequence[Any] | pd.Series | pd.Index, position: int) -> Any:

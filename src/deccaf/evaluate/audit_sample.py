@@ -27,6 +27,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import beta
 
+from deccaf.data.values import number_in
 from deccaf.errors import ConfigError, DataError
 from deccaf.evaluate.measures import POOLED
 
@@ -43,6 +44,9 @@ def strata_of(decisions: pd.DataFrame, by: Sequence[str] = ()) -> pd.Series:
     for name in ("case_id", "decision", *by):
         if name not in decisions:
             raise DataError(f"column {name!r}: missing; an audit's strata need it")
+    if decisions.empty:
+        raise DataError("no rows")
+    for name in ("case_id", "decision", *by):
         if decisions[name].isna().any():
             first = decisions["case_id"][decisions[name].isna()].iloc[0]
             raise DataError(f"column {name!r}: {decisions[name].isna().sum()} missing, first: case {first!r}")
@@ -54,6 +58,13 @@ def strata_of(decisions: pd.DataFrame, by: Sequence[str] = ()) -> pd.Series:
     for part in parts[1:]:
         named = named + " | " + part
     return named.rename(STRATUM)
+
+
+def check_decisions(decisions: pd.DataFrame, by: Sequence[str] = (), group: str | None = None) -> None:
+    """Refuse decisions that no sample can be drawn from, or nothing estimated for."""
+    strata_of(decisions, by)
+    if group is not None and group not in decisions:
+        raise DataError(f"column {group!r}: missing; the groups of an audit are in the decisions")
 
 
 def allocate(sizes: Ints, count: int, expected: Array | None = None) -> Ints:
@@ -97,6 +108,11 @@ def draw(
         missing = [name for name in names if name not in expected]
         if missing:
             raise ConfigError(f"audit: no expected share for stratum {missing[0]!r}")
+        stray = [name for name in expected if name not in names]
+        if stray:
+            raise ConfigError(
+                f"audit: expected share for {stray[0]!r}: no such stratum; there are {', '.join(names)}"
+            )
         shares = np.array([expected[name] for name in names])
     drawn, rng, rows = allocate(sizes, count, shares), np.random.default_rng(seed), []
     for one, wanted in enumerate(drawn):
@@ -121,13 +137,12 @@ def estimate(
     `sample` is what `draw` gave with a column `label`. Columns: `group` (`all`: everybody), `measure`,
     `cases` that were audited for it, `value`, `low`, `high`.
     """
+    check_decisions(decisions, by, group)
     frame = decisions.assign(**{STRATUM: strata_of(decisions, by)}).set_index("case_id")
     audited = _checked(frame, sample)
     members: dict[str, pd.Series] = {POOLED: pd.Series(POOLED, frame.index)}
     found = [_measures(frame, audited, members[POOLED], POOLED, positive, confidence)]
     if group is not None:
-        if group not in frame:
-            raise DataError(f"column {group!r}: missing; the groups of an audit are in the decisions")
         member = frame[group].astype(object).fillna("missing").astype(str)
         found += [
             _measures(frame, audited, member, str(name), positive, confidence) for name in sorted(set(member))
@@ -180,6 +195,10 @@ def _checked(frame: pd.DataFrame, sample: pd.DataFrame) -> pd.DataFrame:
             f"column 'label': {without.sum()} of {len(sample)} sampled cases have none, first: "
             f"{sample['case_id'][without].iloc[0]!r}; an estimate needs the truth of all of them"
         )
+    twice = sample["case_id"].duplicated()
+    if twice.any():
+        raise DataError(f"column 'case_id': {sample['case_id'][twice].iloc[0]!r} is in the sample twice")
+    number_in(sample, INCLUSION, sample["case_id"], 0.0, 1.0, open_below=True)
     audited = sample.set_index("case_id")
     unknown = audited.index.difference(frame.index)
     if len(unknown):

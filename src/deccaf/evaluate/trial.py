@@ -175,6 +175,36 @@ def terms_by_block(
     return Terms((apart * cases)[order], cases[order], -reach, reach, last[order] + 1)
 
 
+def terms_by_group(
+    cost: ArrayLike,
+    candidate: ArrayLike,
+    block: ArrayLike,
+    member: ArrayLike,
+    rules: Rules,
+    expected: ArrayLike | None = None,
+    size: int | None = None,
+) -> Terms:
+    """Terms of the members of a group, in blocks that were drawn without regard to it.
+
+    The lots of a block depend on each other, so a block is one term: the sum over its members of what each
+    would be as a case drawn alone. Its mean is their saving. Only whole blocks of `size` count.
+    """
+    arm, rest, most = _checked(cost, candidate, rules, expected)
+    mine, codes = np.asarray(member, np.bool_), pd.factorize(np.asarray(block))[0]
+    whole, ours = size or int(np.bincount(codes).max(initial=1)), block_of(rules.share)[1]
+    each = np.where(arm, -rest / rules.share, rest / (1 - rules.share)) * mine
+    saved = np.asarray(np.bincount(codes, each), np.float64)
+    members = np.asarray(np.bincount(codes, mine), np.float64)
+    last = np.zeros(len(saved), np.int64)
+    np.maximum.at(last, codes, np.arange(len(codes)))
+    counted = (members > 0) & (np.bincount(codes) >= whole)
+    order = np.flatnonzero(counted)[np.argsort(last[counted], kind="stable")]
+    share, theirs = rules.share, whole - ours
+    lowest = -(ours * rules.bound / share + theirs * most / (1 - share))
+    highest = theirs * rules.bound / (1 - share) + ours * most / share
+    return Terms(saved[order], members[order], lowest, highest, last[order] + 1)
+
+
 def looks(terms: Terms, rules: Rules, at: ArrayLike | None = None) -> list[Look]:
     """What is known after so many terms each (`at`, ascending), by default after all of them."""
     count = len(terms.saved)
@@ -182,9 +212,9 @@ def looks(terms: Terms, rules: Rules, at: ArrayLike | None = None) -> list[Look]
     total = np.concatenate([[0.0], np.cumsum(terms.saved)])
     seen = np.concatenate([[0.0], np.cumsum(terms.cases)])
     # the centre of a term is known before it: the mean of those before, kept near 0
-    mean = total[:-1] / np.maximum(seen[:-1], 1.0)
+    so_far = total[:-1] / np.maximum(seen[:-1], 1.0)
     slack = CENTRE * min(-terms.lowest, terms.highest)
-    centre = np.clip(mean * terms.cases, -slack, slack)
+    centre = np.clip(so_far * terms.cases, -slack, slack)
     squares = np.concatenate([[0.0], np.cumsum((terms.saved - centre) ** 2)])[where]
     down = _reach(squares, slack - terms.lowest, rules)
     up = _reach(squares, slack + terms.highest, rules)
@@ -194,7 +224,8 @@ def looks(terms: Terms, rules: Rules, at: ArrayLike | None = None) -> list[Look]
             found.append(Look(0, 0.0, -rules.bound, rules.bound, "open"))
             continue
         low, high = max((s - below) / n, -rules.bound), min((s + above) / n, rules.bound)
-        found.append(Look(int(n), float(s / n), float(low), float(high), verdict(low, high, rules)))
+        mean = min(max(s / n, -rules.bound), rules.bound)  # chances as weights can carry it beyond
+        found.append(Look(int(n), float(mean), float(low), float(high), verdict(low, high, rules)))
     return found
 
 

@@ -190,6 +190,9 @@ class Plan:
     """The batch of each case, by name."""
     constraints: pd.DataFrame | None = field(default=None, repr=False)
     """With constraints: one row per batch and constraint, with what it costs and which part of it binds."""
+    priced: NDArray[np.float64] | None = field(default=None, repr=False)
+    """Where waiting counts: cases x makers, the loss and what waiting costs, the case's own and that of
+    others, all others staying where they are."""
 
     def plot(self) -> Any:
         """Who gets how much, what room is left, whose time is worth most: a matplotlib figure.

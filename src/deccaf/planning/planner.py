@@ -71,6 +71,10 @@ def make_plan(
             "and DeCCaF.assign; take them out here"
         )
     if waits is not None and waits.counts:
+        if not scored.by_cost:
+            raise ConfigError(
+                "waiting: needs a plan of least cost; a model of method 'paper' or 'ova' has none"
+            )
         return _waiting(scored, capacity, rows, waits, constraints, pace, time_limit, seed)
     if constraints is not None and constraints.on_makers:
         plan = _constrained(scored, capacity, rows, constraints, pace, time_limit)
@@ -111,7 +115,7 @@ def _waiting(
         table = table[["batch", "constraint", "with", "without", "price", "binds"]]
         known = [] if plan.constraints is None else [plan.constraints]
         plan = replace(plan, constraints=pd.concat([*known, table], ignore_index=True))
-    return waiting.promising(parts).shown(plan, scored)
+    return waiting.promising(parts).shown(replace(plan, priced=priced), scored)
 
 
 @dataclass(frozen=True, eq=False)

@@ -66,6 +66,21 @@ class Scored:
         """Whether the plan minimises the expected cost itself."""
         return self.objective is self.loss
 
+    def take(self, rows: Ints) -> Scored:
+        """The same for some of the cases, in memory."""
+        loss = self.loss[rows]
+        return replace(
+            self,
+            ids=self.ids[rows],
+            loss=loss,
+            objective=loss if self.by_cost else self.objective[rows],
+            says=self.says[rows],
+            batch=None if self.batch is None else self.batch.iloc[rows],
+            columns=None if self.columns is None else self.columns.iloc[rows],
+            opinions=None if self.opinions is None else self.opinions.take(rows),
+            p=None if self.p is None else self.p[rows],
+        )
+
     def of(self, makers: Sequence[str]) -> Scored:
         """The same for some of the makers, in this order."""
         if tuple(makers) == self.makers:

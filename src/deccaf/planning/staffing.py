@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from deccaf.assign.staffing import PRECISION, Hours, Roster, StaffedDay, Week
 from deccaf.data.amounts import cost
 from deccaf.data.cases import Cases
-from deccaf.data.costs import MACHINE, review_costs
+from deccaf.data.costs import MACHINE
 from deccaf.data.frames import as_pandas
 from deccaf.data.notebook import card
+from deccaf.data.review import review_costs
 from deccaf.data.staffing import WEEKDAYS, StaffingTable
 from deccaf.errors import ConfigError, DataError, did_you_mean
 from deccaf.optional import drawn

@@ -36,6 +36,44 @@ DEAREST = 2.0**20
 
 
 @dataclass(frozen=True, eq=False)
+class Queued:
+    """Cases that somebody has already and keeps: what is planned comes before, between or after them."""
+
+    harm: Harm
+    maker: Ints
+    hours: Array
+    """(cases, makers)"""
+    priority: Ints
+
+    def alone(self, makers: int) -> Array:
+        """What their waiting costs each maker's cases without the plan."""
+        none = np.zeros((len(self.maker), makers))
+        return self.by_maker(
+            in_order(none, self.harm, self.hours, self.maker, 0, self.priority).finish, makers
+        )
+
+    def by_maker(self, finish: Array, makers: int) -> Array:
+        """What their waiting costs if they are done then."""
+        return np.asarray(np.bincount(self.maker, self.harm.cost(finish), makers), np.float64)
+
+    def joined(self, problem: AssignmentProblem) -> AssignmentProblem:
+        """The problem with these cases as further rows, which may only go to who has them."""
+        cases, makers = problem.shape
+        own = np.zeros((len(self.maker), makers), np.bool_)
+        own[np.arange(len(own)), self.maker] = True
+        load = np.bincount(self.maker, minlength=makers)
+        may = np.ones((cases, makers), np.bool_) if problem.eligible is None else problem.eligible
+        return replace(
+            problem,
+            loss=np.vstack([np.asarray(problem.loss, np.float64), np.zeros(own.shape)]),
+            upper=problem.upper + load,
+            lower=problem.lower + load,
+            eligible=np.vstack([may, own]),
+            cases=None,
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class Waits:
     """What waiting costs the cases of a plan, and how long they take."""
 
@@ -49,6 +87,8 @@ class Waits:
     priority: Ints | None = None
     promises: Harm | None = None
     """The same with what service levels put on a case: it makes the order, and is no cost."""
+    queued: Queued | None = None
+    """What everybody has already, where the plan is for a running day."""
 
     @property
     def counts(self) -> bool:
@@ -59,22 +99,41 @@ class Waits:
         self, problem: AssignmentProblem, rows: Ints, time_limit: float, seed: int
     ) -> tuple[Schedule, Harm, pd.DataFrame]:
         """Who and when for a batch, what waiting costs with promises, and what each constraint costs."""
-        harm, hours = self.harm.take(rows), self.hours[rows]
-        priority = None if self.priority is None else self.priority[rows]
+        cases, before_plan = len(rows), 0.0
+        harm, hours, priority = self._with_queue(self.harm, rows)
+        if self.queued is not None:
+            problem = self.queued.joined(problem)
+            before_plan = float(self.queued.alone(problem.shape[1]).sum())
         options: dict[str, Any] = {"time_limit": time_limit, "seed": seed}
         found, costs = schedule(problem, harm, hours, 0, None, **options), []
         if priority is not None:
             free, found = found, schedule(problem, harm, hours, 0, priority, **options)
             costs.append(_price("priority", found.cost, free.cost, True))
         for level, members in self.levels:
-            before, mine, price = found.cost, members[rows], harm.broken
+            mine = np.concatenate([members[rows], np.zeros(len(harm) - cases, np.bool_)])
+            before, price = found.cost, harm.broken
             harm, found = _kept(problem, harm, hours, priority, level, mine, found, options)
             paid = _without_promises(found, harm)
             costs.append(_price(level.name, paid, before, paid > before + 1e-9))
             allowed = int((1.0 - level.share) * mine.sum() + 1e-9)  # promises that may be broken
             bound = found.bound - allowed * float((harm.broken - price).max(initial=0.0))
             found = replace(found, waiting=paid - found.loss, bound=bound)
-        return found, harm, pd.DataFrame(costs)
+        # of what is queued already, only what it waits more because of the plan is the plan's
+        found = replace(found, waiting=found.waiting - before_plan, bound=found.bound - before_plan)
+        return _first(found, cases), harm.take(slice(cases)), pd.DataFrame(costs)
+
+    def _with_queue(self, harm: Harm, rows: Ints) -> tuple[Harm, Array, Ints | None]:
+        """Cases of the plan, and after them what everybody has already."""
+        mine, hours = harm.take(rows), self.hours[rows]
+        priority = None if self.priority is None else self.priority[rows]
+        if self.queued is None:
+            return mine, hours, priority
+        level = np.zeros(len(rows), np.int64) if priority is None else priority
+        return (
+            Harm.concat([mine, self.queued.harm]),
+            np.vstack([hours, self.queued.hours]),
+            np.concatenate([level, self.queued.priority]),
+        )
 
     def promising(self, parts: Sequence[tuple[Ints, Harm]]) -> Waits:
         """The same, with what each batch's service levels put on its cases."""
@@ -83,35 +142,44 @@ class Waits:
             promised[rows], broken[rows] = harm.promised, harm.broken
         return replace(self, promises=replace(self.harm, promised=promised, broken=broken))
 
+    def take(self, rows: Ints) -> Waits:
+        """The same for some of the cases."""
+        return replace(
+            self,
+            harm=self.harm.take(rows),
+            hours=self.hours[rows],
+            levels=tuple((level, members[rows]) for level, members in self.levels),
+            priority=None if self.priority is None else self.priority[rows],
+        )
+
     def shown(self, plan: Plan, scored: Scored) -> Plan:
         """The plan with everybody's order, when each case is expected to be done, and what waiting costs."""
-        ordering = self.harm if self.promises is None else self.promises
         positions = {name: j for j, name in enumerate(scored.makers)}
         maker = np.array([positions[name] for name in plan.frame["maker"]], np.int64)
-        batches = np.asarray(plan.batch)
+        columns, waited = self.ordered(maker, scored.makers, np.asarray(plan.batch))
+        extended = plan.extended(**columns)
+        return extended.summed(replace(extended.summary, waiting=waited))
+
+    def ordered(
+        self, maker: Ints, makers: Sequence[str], batches: NDArray[Any]
+    ) -> tuple[dict[str, Any], Waited]:
+        """Everybody's order where it is settled who does what, as columns of a plan, and what it costs."""
+        ordering = self.harm if self.promises is None else self.promises
         place, finish = np.zeros(len(maker), np.int64), np.zeros(len(maker))
+        delayed = np.zeros(len(makers))
         for batch in dict.fromkeys(batches.tolist()):
             rows = np.flatnonzero(batches == batch)
-            priority = None if self.priority is None else self.priority[rows]
-            found = in_order(
-                np.asarray(scored.loss)[rows],
-                ordering.take(rows),
-                self.hours[rows],
-                maker[rows],
-                0,
-                priority,
-            )
-            place[rows], finish[rows] = found.place, found.finish
+            harm, hours, priority = self._with_queue(ordering, rows)
+            who = maker[rows] if self.queued is None else np.concatenate([maker[rows], self.queued.maker])
+            found = in_order(np.zeros((len(harm), len(makers))), harm, hours, who, 0, priority)
+            place[rows], finish[rows] = found.place[: len(rows)], found.finish[: len(rows)]
+            if self.queued is not None:
+                delayed += self.queued.by_maker(found.finish[len(rows) :], len(delayed))
+                delayed -= self.queued.alone(len(delayed))
         cost, late = self.harm.cost(finish), np.asarray(self.harm.is_late(finish))
         order: Any = pd.arrays.IntegerArray(place, place == 0)
-        extended = plan.extended(
-            order=order,
-            finish=self._clock(finish),
-            late=late,
-            waiting_cost=cost,
-        )
-        waited = self._waited(scored.makers, maker, finish, cost, late)
-        return extended.summed(replace(extended.summary, waiting=waited))
+        columns = {"order": order, "finish": self._clock(finish), "late": late, "waiting_cost": cost}
+        return columns, self._waited(makers, maker, finish, cost, late, delayed)
 
     def _clock(self, hours: Array) -> Any:
         """Hours from the start as times, where the start is one."""
@@ -120,7 +188,13 @@ class Waits:
         return self.start + pd.to_timedelta(np.round(hours * 3600.0), unit="s")
 
     def _waited(
-        self, makers: Sequence[str], maker: Ints, finish: Array, cost: Array, late: NDArray[np.bool_]
+        self,
+        makers: Sequence[str],
+        maker: Ints,
+        finish: Array,
+        cost: Array,
+        late: NDArray[np.bool_],
+        delayed: Array,
     ) -> Waited:
         helped = with_help(finish)
         saved, in_time = cost - self.harm.cost(helped), late & ~np.asarray(self.harm.is_late(helped))
@@ -129,14 +203,27 @@ class Waits:
             {
                 "hours": np.bincount(maker, self.hours[np.arange(len(maker)), maker], count),
                 "late": np.bincount(maker, late, count).astype(np.int64),
-                "waiting": np.bincount(maker, cost, count),
+                "waiting": np.bincount(maker, cost, count) + delayed,
                 "hour_saves": np.bincount(maker, saved, count),
                 "hour_in_time": np.bincount(maker, in_time, count).astype(np.int64),
             },
             index=pd.Index(list(makers), name="maker"),
         )
         last = float(finish.max(initial=0.0))
-        return Waited(float(cost.sum()), int(late.sum()), last, table)
+        return Waited(float(cost.sum() + delayed.sum()), int(late.sum()), last, table)
+
+
+def _first(found: Schedule, cases: int) -> Schedule:
+    """The part of a schedule that is about its first cases; totals stay."""
+    rows = slice(cases)
+    return replace(
+        found,
+        maker=found.maker[rows],
+        place=found.place[rows],
+        start=found.start[rows],
+        finish=found.finish[rows],
+        priced=found.priced[rows],
+    )
 
 
 def with_help(finish: Array, hours: float = 1.0) -> Array:
@@ -176,8 +263,6 @@ def read_waits(
     waits = _with_constraints(waits, constraints, known)
     if table is None and not waits.counts and not pace:
         return None  # nothing costs anything, and nobody knows how long cases take
-    if waits.counts and not scored.by_cost:
-        raise ConfigError("waiting: needs a plan of least cost; a model of method 'paper' or 'ova' has none")
     minutes = handling_minutes(
         urgency.minutes, known, len(harm), scored.makers, pace, "waiting", scored.machines
     )
@@ -243,6 +328,28 @@ def harm_of(table: WaitingTable, kinds: NDArray[Any] | None, due: Array, rate: A
     hour = np.where(np.isnan(rate), of("cost", 0.0), rate)
     when = np.where(np.isinf(due), since + of("due", np.inf), due)
     return Harm.of(len(due), hour, when, of("late", 0.0), of("late_per_hour", 0.0), since)
+
+
+def harm_of_case(
+    case: Mapping[str, Any], names: Mapping[str, str], table: WaitingTable, now: float, start: Any = None
+) -> Harm:
+    """What waiting costs one case that comes `now`, in hours from the `start` of the day.
+
+    `names` says what `due` and `waiting_cost` are called in it.
+    """
+    ids = pd.Index([case.get("case_id")], dtype=object)
+
+    def given(part: str) -> pd.Series | None:
+        value = case.get(names.get(part, ""))
+        return None if value is None else pd.Series([value], name=names[part])
+
+    due, own = given("due"), given("waiting_cost")
+    if due is not None and start is None and not pd.api.types.is_number(due.iloc[0]):
+        raise DataError(f"{names['due']}: {show(due.iloc[0])} is no number of hours; for dates say --start")
+    hours = np.full(1, np.inf) if due is None else _due(due, ids, start)[1]
+    rate = np.full(1, np.nan) if own is None else _waiting_costs(own, ids)
+    kinds = np.array([str(case.get(table.kind))], dtype=object) if table.kind else None
+    return harm_of(table, kinds, hours, rate, np.full(1, now))
 
 
 def _waiting_costs(values: pd.Series, ids: pd.Index) -> Array:

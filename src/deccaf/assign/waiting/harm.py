@@ -6,7 +6,7 @@ All times are hours on one clock, whose zero the caller chooses.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,16 @@ class Harm:
         """Whether being late costs anything."""
         priced = (self.late + self.late_rate > 0) & np.isfinite(self.due)
         return bool((priced | ((self.broken > 0) & np.isfinite(self.promised))).any())
+
+    def from_now(self) -> Harm:
+        """The same without what is past at 0 on the clock: costs of before, which no plan changes."""
+        over = self.due < 0
+        return replace(
+            self,
+            since=np.zeros(len(self)),
+            late=np.where(over, 0.0, self.late),
+            due=np.where(over, -2.0 * ROUNDING, self.due),
+        )
 
     def take(self, rows: Any) -> Harm:
         """Some of the cases."""

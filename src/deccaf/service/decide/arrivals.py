@@ -174,8 +174,8 @@ class Intake:
     def _rivals(self, group: Sequence[Incoming]) -> Rivals | None:
         """The same cases as a candidate sees them, where one runs beside the model in force."""
         running = None if self._trying is None else self._trying.current
-        if running is None or self._registry.active is None:
-            return None
+        if running is None or self._registry.active is None or running.trial.constraints is not None:
+            return None  # constraints are about plans
         rows = [k for k, case in enumerate(group) if case.losses is None and case.refusal is None]
         if not rows:
             return None

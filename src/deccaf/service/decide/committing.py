@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
+from itertools import count, repeat
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from deccaf.service.decide.plans import PlanRecord
 from deccaf.service.errors import conflict
 from deccaf.service.ledger import assignments, case_records, desk, letting, shifts, trail
 from deccaf.service.ledger.assignments import NewAssignment, numbers
+from deccaf.service.ledger.trials import planned_arms
 from deccaf.service.store import rows as many
 from deccaf.service.store import tables as t
 from deccaf.service.store import unfinished
@@ -44,6 +45,7 @@ def commit(connection: sa.Connection, plan_id: int, actor: Actor, at: float) -> 
     draft = plans.open_draft(connection, plan_id)
     draft.verify()
     _check_now(connection, plan.shift_id, draft, draft.scored.ids)
+    _take_places(connection, draft)
     pricing_id = _take(connection, plan, draft, at)
     desk.put_in_force(connection, plan.shift_id, pricing_id, at)
     assignments.insert(connection, new_assignments(draft), plan.shift_id, pricing_id, at, plan_id)
@@ -85,6 +87,7 @@ def begin(
     h = t.history.c
     since = connection.execute(sa.select(h.case_id).where(h.id > looked.seen, h.case_id.is_not(None)))
     _check_now(connection, plan.shift_id, draft, set(since.scalars()) & set(draft.scored.ids))
+    _take_places(connection, draft)
     done = replace(plan, state="committed", committed_at=at)
     return unfinished.begin(
         connection,
@@ -145,6 +148,10 @@ def finish(connection: sa.Connection, change: Unfinished) -> Answer:
         call = Call(Actor(change.key_id), change.idempotency_key, change.request)
         remember(connection, [(call, answer)], change.at)
     return answer
+
+
+def _take_places(connection: sa.Connection, draft: Draft) -> None:
+    planned_arms.take_places(connection, None if draft.in_trial is None else draft.in_trial.arms)
 
 
 def _loads(draft: Draft) -> dict[str, int]:
@@ -219,6 +226,7 @@ def new_assignments(draft: Draft) -> Iterator[NewAssignment]:
     may = draft.allowed()
     losses, aims = np.where(may, scored.loss, np.inf), np.where(may, scored.objective, np.inf)
     own_aim = scored.objective is not scored.loss
+    trial, place = draft.in_trial, count()
     for start in range(0, len(draft.maker), _CHUNK):
         part = slice(start, start + _CHUNK)
         for case, j, says, row, aim, loss, by_lot, propensity in zip(
@@ -232,6 +240,8 @@ def new_assignments(draft: Draft) -> Iterator[NewAssignment]:
             draft.propensity[part].tolist(),
             strict=True,
         ):
+            k = next(place)
+            ours = trial is not None and bool(trial.arms.candidate[k])
             yield NewAssignment(
                 case_id=case,
                 maker=makers[j],
@@ -239,11 +249,12 @@ def new_assignments(draft: Draft) -> Iterator[NewAssignment]:
                 method="lot" if by_lot else "plan",
                 losses=_finite(row),
                 expected_loss=loss,
-                price=float(draft.prices[j]),
+                price=float(trial.prices[j] if trial is not None and ours else draft.prices[j]),
                 propensity=propensity,
-                model_id=draft.model_id,
+                model_id=trial.arms.model_id if trial is not None and ours else draft.model_id,
                 machine_says=decisions[says] if says >= 0 else None,
                 objective=None if aim is None else _finite(aim),
+                arm=None if trial is None else trial.row(k, case, makers),
             )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from deccaf.assign import Assignment, AssignmentProblem, Opinions, verify
+from deccaf.assign import Assignment, AssignmentProblem, Harm, Opinions, verify
 from deccaf.data.capacity import Capacity
 from deccaf.data.config import ConstraintsTable
+from deccaf.planning.plan import Plan
 from deccaf.planning.scored import Scored
+from deccaf.planning.waiting import Queued, Waits
+from deccaf.service.ledger.trials.planned_arms import PlannedArms, row_of
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -34,6 +37,80 @@ class DraftedCase:
     maker: str
     expected_loss: float | None
     losses: dict[str, float | None]
+    order: int | None = None
+    """The place in their order, where something is said about waiting; None with the machine, too."""
+    finish: float | None = None
+    """When it is expected to be done."""
+    late: bool | None = None
+    waiting_cost: float | None = None
+    """What its waiting is expected to cost from now on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Timed:
+    """When each case of a draft is expected to be done; one entry per case."""
+
+    order: Ints
+    finish: NDArray[np.float64]
+    """Seconds since 1970."""
+    late: Bools
+    cost: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, plan: Plan, at: float) -> Timed | None:
+        """As a plan that was made at a moment has it; None: it says nothing about waiting."""
+        return None if plan.summary.waiting is None else cls.from_columns(plan.frame, at)
+
+    @classmethod
+    def from_columns(cls, columns: Any, at: float) -> Timed:
+        """Of the columns that a plan has about waiting."""
+        return cls(
+            pd.Series(columns["order"]).fillna(0).to_numpy(np.int64),
+            at + 3600.0 * np.asarray(columns["finish"], np.float64),
+            np.asarray(columns["late"], np.bool_),
+            np.asarray(columns["waiting_cost"], np.float64),
+        )
+
+    def row(self, place: int) -> dict[str, Any]:
+        """What it says of a case."""
+        return {
+            "order": int(self.order[place]) or None,
+            "finish": float(self.finish[place]),
+            "late": bool(self.late[place]),
+            "waiting_cost": float(self.cost[place]),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class InTrial:
+    """The arms of a draft that was made while a trial runs; one entry per case."""
+
+    arms: PlannedArms
+    maker: Ints
+    """Whom today's practice chooses, and"""
+    expert: Ints
+    """whom the candidate does."""
+    today_loss: NDArray[np.float64]
+    """Of today's choice, by the model in force;"""
+    candidate_loss: NDArray[np.float64]
+    """of the candidate's, by its own;"""
+    same_plan: NDArray[np.float64]
+    """of today's, by the candidate's."""
+    prices: NDArray[np.float64]
+    """(makers,): of the candidate's plan."""
+
+    def row(self, place: int, case_id: str, makers: Sequence[str]) -> dict[str, Any] | None:
+        """A case as the trial keeps it; None: it is in no arm."""
+        return row_of(
+            self.arms,
+            place,
+            case_id,
+            maker=makers[int(self.maker[place])],
+            expert=makers[int(self.expert[place])],
+            today_loss=float(self.today_loss[place]),
+            candidate_loss=float(self.candidate_loss[place]),
+            same_plan=float(self.same_plan[place]),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +127,7 @@ class Draft:
     propensity: NDArray[np.float64]
     maker: NDArray[np.int32]
     objective: float
+    """What the plan minimises, waiting apart."""
     gap: float
     prices: NDArray[np.float64]
     summary: dict[str, Any]
@@ -61,6 +139,20 @@ class Draft:
     pace: Mapping[str, float] = field(default_factory=dict)
     """Cases an hour, by expert, as the model knows it."""
     seed: int = 0
+    waits: Waits | None = None
+    """What waiting costs its cases."""
+    timed: Timed | None = None
+    in_trial: InTrial | None = None
+
+    @property
+    def in_arms(self) -> bool:
+        """Whether some of the cases go by a candidate."""
+        return self.in_trial is not None and self.in_trial.arms.state == "trial"
+
+    @property
+    def counts_waiting(self) -> bool:
+        """Whether waiting had a say in who gets which case."""
+        return self.waits is not None and self.waits.counts
 
     @property
     def loads(self) -> Ints:
@@ -70,7 +162,12 @@ class Draft:
     @property
     def options(self) -> dict[str, Any]:
         """How `make_plan` made it."""
-        return {"constraints": self.constraints, "pace": self.pace, "seed": self.seed}
+        return {
+            "constraints": self.constraints,
+            "pace": self.pace,
+            "seed": self.seed,
+            "waits": self.waits,
+        }
 
     def allowed(self) -> Bools:
         """Who may get each case."""
@@ -79,14 +176,16 @@ class Draft:
     def verify(self) -> None:
         """Check the draft against its own losses and limits, independently of how it was solved.
 
-        Prices prove that a plan is the best within the limits. Under constraints there may be better ones:
-        then only the limits, the makers and the sum of the losses are checked.
+        Prices prove that a plan is the best within the limits. Under constraints, where waiting counts and
+        in two arms there may be better ones: then only the limits, the makers and the sum of the losses are
+        checked.
         """
         capacity = only(roster_capacity(self.roster), self.scored, self.allowed(), self.lot)
         lower, upper = capacity.limits(self.scored.makers, len(self.maker))
         mask = capacity.mask(self.scored.ids, self.scored.makers)
         problem = AssignmentProblem.of(self.scored.objective, upper, lower, mask)
-        gap = self.gap if self.constraints is None else np.inf
+        free = self.constraints is None and not self.counts_waiting and not self.in_arms
+        gap = self.gap if free else np.inf
         verify(problem, Assignment(self.maker, self.objective, self.prices, gap, "stored", 0.0))
 
     def rows(self, start: int, count: int) -> list[DraftedCase]:
@@ -98,9 +197,10 @@ class Draft:
                 maker=self.scored.makers[int(j)],
                 expected_loss=_number(losses[int(j)]),
                 losses={m: _number(v) for m, v in zip(self.scored.makers, losses.tolist(), strict=True)},
+                **({} if self.timed is None else self.timed.row(place)),
             )
-            for case, j, losses in zip(
-                self.scored.ids[part], self.maker[part], self.scored.loss[part], strict=True
+            for place, (case, j, losses) in enumerate(
+                zip(self.scored.ids[part], self.maker[part], self.scored.loss[part], strict=True), start
             )
         ]
 
@@ -152,6 +252,13 @@ def pack(draft: Draft) -> bytes:
     opinions = scored.opinions
     if opinions is not None:
         columns |= {f"opinion {name}": _cells(getattr(opinions, name), count) for name in ("p", "q", "costs")}
+    waits, queued = draft.waits, None
+    if waits is not None and draft.timed is not None:
+        columns |= {f"harm {each.name}": getattr(waits.harm, each.name) for each in fields(Harm)}
+        columns |= {f"timed {each.name}": getattr(draft.timed, each.name) for each in fields(Timed)}
+        columns |= {} if waits.priority is None else {"harm priority": waits.priority}
+        queued = _plain_queue(waits.queued)
+    columns |= _trial_columns(draft.in_trial)
     more = {
         "makers": list(scored.makers),
         "classes": list(scored.classes),
@@ -162,6 +269,9 @@ def pack(draft: Draft) -> bytes:
         "constraints": None if draft.constraints is None else draft.constraints.model_dump(mode="json"),
         "pace": dict(draft.pace),
         "seed": draft.seed,
+        "hours": None if waits is None else waits.hours[0].tolist(),
+        "queued": queued,
+        "trial": _trial_facts(draft.in_trial),
         "review_cost": None if opinions is None else np.asarray(opinions.review_cost).tolist(),
     }
     out = io.BytesIO()
@@ -209,7 +319,77 @@ def unpack(payload: bytes, summary: dict[str, Any], model_id: int | None) -> Dra
         constraints=None if given is None else ConstraintsTable.model_validate(given),
         pace=more.get("pace", {}),
         seed=more.get("seed", 0),
+        waits=_waits(table, more),
+        timed=_timed(table),
+        in_trial=_in_trial(table, more.get("trial")),
     )
+
+
+_ARM = ("stratum", "block", "candidate", "chance")
+_CHOICE = ("maker", "expert", "today_loss", "candidate_loss", "same_plan")
+
+
+def _trial_columns(trial: InTrial | None) -> dict[str, Any]:
+    if trial is None:
+        return {}
+    arms = {f"arm {name}": pa.array(getattr(trial.arms, name)) for name in _ARM}
+    return arms | {f"trial {name}": getattr(trial, name) for name in _CHOICE}
+
+
+def _trial_facts(trial: InTrial | None) -> dict[str, Any] | None:
+    if trial is None:
+        return None
+    arms = trial.arms
+    found = {"id": arms.trial_id, "state": arms.state, "model": arms.model_id, "before": dict(arms.before)}
+    return {**found, "prices": trial.prices.tolist()}
+
+
+def _in_trial(table: pa.Table, facts: Mapping[str, Any] | None) -> InTrial | None:
+    if facts is None:
+        return None
+    arms = PlannedArms(
+        trial_id=facts["id"],
+        state=facts["state"],
+        model_id=facts["model"],
+        stratum=table.column("arm stratum").to_pylist(),
+        block=table.column("arm block").to_numpy(),
+        candidate=table.column("arm candidate").to_numpy(),
+        chance=table.column("arm chance").to_numpy(),
+        before=facts["before"],
+    )
+    choices: dict[str, Any] = {name: table.column(f"trial {name}").to_numpy() for name in _CHOICE}
+    return InTrial(arms=arms, prices=np.array(facts["prices"]), **choices)
+
+
+def _plain_queue(queued: Queued | None) -> dict[str, Any] | None:
+    if queued is None:
+        return None
+    harm = {each.name: getattr(queued.harm, each.name).tolist() for each in fields(Harm)}
+    return {"harm": harm, "maker": queued.maker.tolist(), "priority": queued.priority.tolist()}
+
+
+def _waits(table: pa.Table, more: Mapping[str, Any]) -> Waits | None:
+    if "harm rate" not in table.column_names:
+        return None
+    hours, queue = np.array(more["hours"]), more["queued"]
+    harm = Harm(*[table.column(f"harm {each.name}").to_numpy() for each in fields(Harm)])
+    queued = None
+    if queue is not None:
+        queued = Queued(
+            Harm(*[np.array(queue["harm"][each.name]) for each in fields(Harm)]),
+            np.array(queue["maker"], np.int64),
+            np.tile(hours, (len(queue["maker"]), 1)),
+            np.array(queue["priority"], np.int64),
+        )
+    known = "harm priority" in table.column_names
+    priority = table.column("harm priority").to_numpy() if known else None
+    return Waits(harm, np.tile(hours, (len(table), 1)), priority=priority, queued=queued)
+
+
+def _timed(table: pa.Table) -> Timed | None:
+    if "timed order" not in table.column_names:
+        return None
+    return Timed(*[table.column(f"timed {each.name}").to_numpy() for each in fields(Timed)])
 
 
 def _named(table: pa.Table) -> pd.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,10 @@ from deccaf.planning.plan import Plan
 from deccaf.planning.planner import make_plan, roster_notes
 from deccaf.planning.random_sharing import random_cost
 from deccaf.planning.scored import Scored, trusted
+from deccaf.planning.waiting import Waits
 from deccaf.planning.what_if import changed
 from deccaf.planning.what_if import what_if as planning_what_if
-from deccaf.service.decide.draft import Bools, Draft, Ints, allowed, only, roster_capacity
+from deccaf.service.decide.draft import Bools, Draft, Ints, Timed, allowed, only, roster_capacity
 from deccaf.service.decide.lottery import (
     LotCost,
     Lottery,
@@ -38,6 +39,9 @@ from deccaf.service.decide.lottery import (
 from deccaf.service.decide.registry import Model
 from deccaf.service.errors import conflict, invalid, not_found
 from deccaf.service.ledger import case_records, shifts
+from deccaf.service.ledger.trials import planned_arms, trial_records
+from deccaf.service.ledger.trials.trial_records import Trial
+from deccaf.service.ledger.waiting.plan_waits import COLUMNS, read_plan_waits
 from deccaf.service.store import tables as t
 
 MOST_CASES = 200_000
@@ -58,6 +62,29 @@ class Waiting:
     """How much of it is given out by lot."""
     labelled: list[bool]
     """Whether the truth of each case is known already."""
+    waits: Waits | None = None
+    """What waiting costs them; None: nothing is said about it."""
+    at: float = 0.0
+    """When this was so."""
+    constraints: ConstraintsTable | None = None
+    """What plans grant unless they are asked for something else."""
+    trial: Trial | None = None
+    """The one that runs."""
+    places: Mapping[str, int] = field(default_factory=dict)
+    """How many cases of each of its strata were planned before."""
+
+    def part(self, rows: Ints, roster: pd.DataFrame) -> Waiting:
+        """Some of the cases, with a share of everybody's room."""
+        return replace(
+            self,
+            case_ids=[self.case_ids[k] for k in rows],
+            features=[self.features[k] for k in rows],
+            given=[self.given[k] for k in rows],
+            excluded=[self.excluded[k] for k in rows],
+            labelled=[self.labelled[k] for k in rows],
+            roster=roster,
+            waits=None if self.waits is None else self.waits.take(rows),
+        )
 
 
 @dataclass(frozen=True)
@@ -65,14 +92,17 @@ class OtherPlan:
     """What the cases of a draft would cost with other capacities."""
 
     cost: float
+    """Of errors and waiting."""
     change: float
     """Against the capacities of the draft."""
     plan: dict[str, Any]
     """The other plan's summary."""
 
 
-def waiting_cases(connection: sa.Connection, shift_id: int, case_ids: Sequence[str] | None) -> Waiting:
-    """Everything a plan for a shift is made from.
+def waiting_cases(
+    connection: sa.Connection, shift_id: int, case_ids: Sequence[str] | None, at: float
+) -> Waiting:
+    """Everything a plan for a shift is made from, as it is at a moment.
 
     Cases whose truth is known need nobody's time: they are planned only if they are named.
     """
@@ -80,7 +110,8 @@ def waiting_cases(connection: sa.Connection, shift_id: int, case_ids: Sequence[s
     if shift.state != "open":
         raise conflict("shift-closed", f"shift {shift_id} is closed; open it, or plan for another")
     c = t.cases.c
-    query = sa.select(*c["case_id", "features", "given", "excluded", "label"]).where(c.status == "waiting")
+    columns = c["case_id", "features", "given", "excluded", "label"]
+    query = sa.select(*columns, *[c[name] for name in COLUMNS]).where(c.status == "waiting")
     named = c.label.is_(None) if case_ids is None else c.case_id.in_(list(case_ids))
     query = query.where(named)
     rows = connection.execute(query.order_by(c.id).limit(MOST_CASES)).all()
@@ -91,16 +122,26 @@ def waiting_cases(connection: sa.Connection, shift_id: int, case_ids: Sequence[s
         known = case_records.waiting_count(connection)
         why = f" ({known:,} wait whose label is known; name them in case_ids to plan them)" if known else ""
         raise conflict("nothing-waits", f"no case waits for a plan{why}")
+    roster, trial = left_of_roster(connection, shift_id), trial_records.running_trial(connection)
     return Waiting(
         shift_id=shift_id,
         case_ids=[row.case_id for row in rows],
         features=[row.features for row in rows],
         given=[row.given for row in rows],
         excluded=[row.excluded for row in rows],
-        roster=left_of_roster(connection, shift_id),
+        roster=roster,
         random_share=float(shift.random_share),
         labelled=[row.label is not None for row in rows],
+        waits=read_plan_waits(connection, rows, _makers(roster), at),
+        at=at,
+        constraints=trial_records.constraints_in_force(connection),
+        trial=trial,
+        places={} if trial is None else planned_arms.places_taken(connection, trial),
     )
+
+
+def _makers(roster: pd.DataFrame) -> tuple[str, ...]:
+    return (MACHINE, *[name for name in roster["maker"] if name != MACHINE])
 
 
 def make_draft(
@@ -117,39 +158,56 @@ def make_draft(
     is drawn for the shift, and the summary says what it would cost. `costs` replace those of the model; with
     `strict`, cases unlike those that it learned from are a `DriftError`.
     """
-    _check_constraints(constraints)
+    check_constraints(constraints)
     if costs is not None:
-        model = _with_costs(model, costs, waiting)
-    experts = [name for name in waiting.roster["maker"] if name != MACHINE]
-    capacity = roster_capacity(waiting.roster)
+        model = with_costs(model, costs, waiting)
+    return planned_draft(waiting, score(waiting, model, constraints, strict), model, constraints, lot)
+
+
+def score(
+    waiting: Waiting, model: Model | None, constraints: ConstraintsTable | None = None, strict: bool = False
+) -> Scored:
+    """What is believed of all waiting cases, with what is odd about them and about the roster."""
+    experts = list(_makers(waiting.roster)[1:])
     scored = trusted(_scored(waiting, model, experts, constraints), strict)
-    if model is not None:
-        scored = replace(scored, notes=(*roster_notes(model.system.experts_, capacity), *scored.notes))
+    if model is None:
+        return scored
+    notes = roster_notes(model.system.experts_, roster_capacity(waiting.roster))
+    return replace(scored, notes=(*notes, *scored.notes))
+
+
+def planned_draft(
+    waiting: Waiting, scored: Scored, model: Model | None, constraints: ConstraintsTable | None, lot: bool
+) -> Draft:
+    """The draft of cases that are scored."""
+    capacity = roster_capacity(waiting.roster)
     may = allowed(scored, waiting.excluded)
-    options: dict[str, Any] = {"constraints": constraints}
+    options: dict[str, Any] = {"constraints": constraints, "waits": waiting.waits}
     if model is not None:
         options |= {"pace": model.system.pace_, "seed": model.system.seed}
     made = _planned(scored, capacity, may, waiting, options, lot)
     plan, lottery = made.plan, made.lottery
     (solved,) = plan.assignments.values()
+    aim = scored.objective if plan.priced is None else plan.priced
     return Draft(
         scored=scored,
         roster=waiting.roster,
         excluded=waiting.excluded,
         lot=lottery.maker,
-        propensity=lottery.propensity(np.where(may, scored.objective, np.inf), solved.prices, solved.maker),
+        propensity=lottery.propensity(np.where(may, aim, np.inf), solved.prices, solved.maker),
         maker=solved.maker,
-        objective=solved.objective,
+        objective=solved.objective if plan.priced is None else plan.summary.cost,
         gap=solved.gap,
         prices=solved.prices,
         summary=_summary(plan, scored, may, lottery.maker) | made.wishes(),
         model_id=model.id if model else None,
         labelled=np.array(waiting.labelled),
+        timed=Timed.of(plan, waiting.at),
         **options,
     )
 
 
-def _with_costs(model: Model | None, costs: CostsTable, waiting: Waiting) -> Model:
+def with_costs(model: Model | None, costs: CostsTable, waiting: Waiting) -> Model:
     """The model with other costs, which may only name people who are known."""
     if model is None:
         raise conflict("no-model", "costs: no model is active whose costs they could replace")
@@ -169,6 +227,8 @@ def what_if(draft: Draft, changes: Mapping[str, str]) -> OtherPlan:
 
     Cases drawn by lot stay with their maker, in both plans, as long as there is room for them.
     """
+    if draft.in_trial is not None and draft.in_trial.arms.state == "trial":
+        raise conflict("in-a-trial", "a plan in two arms answers no what-if; ask when the trial has ended")
     unknown = [name for name in changes if name not in set(draft.roster["maker"])]
     if unknown:
         raise not_found("maker on this plan's roster", unknown[0])
@@ -177,9 +237,11 @@ def what_if(draft: Draft, changes: Mapping[str, str]) -> OtherPlan:
     lot = _fitting(draft.lot, room)
     if draft.constraints is not None and draft.constraints.random is not None:
         lot = np.full(len(lot), -1)  # drawn again, by the constraint itself
-    asked = planning_what_if(draft.scored, only(capacity, draft.scored, may, lot), changes, **draft.options)
+    asked = planning_what_if(
+        draft.scored, only(capacity, draft.scored, may, lot), changes, **_of_planner(draft.options)
+    )
     other = _summary(asked.then, draft.scored, may, lot)
-    return OtherPlan(other["cost"], -asked.saves, other)
+    return OtherPlan(asked.then.summary.total, -asked.saves, other)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +257,7 @@ class _Planned:
 
     def wishes(self) -> dict[str, Any]:
         """What the wishes cost, for the summary."""
-        found: dict[str, Any] = {"plain_cost": self.plain.summary.cost, "lot": None}
+        found: dict[str, Any] = {"plain_cost": self.plain.summary.total, "lot": None}
         if self.lot is not None:
             drawn = bool((self.lottery.maker >= 0).any())
             found["lot"] = {**asdict(self.lot), "drawn": drawn}
@@ -212,6 +274,7 @@ def _planned(
 ) -> _Planned:
     """The plan without wishes first, whose prices tell where a draw costs least; then the one asked for."""
     constraints: ConstraintsTable | None = options["constraints"]
+    options = _of_planner(options)
     nothing = no_lottery(*may.shape)
     limits = only(capacity, scored, may, nothing.maker)
     if constraints is not None and constraints.random is not None:
@@ -228,7 +291,8 @@ def _planned(
         return _Planned(best, nothing, plain)
     room = waiting.roster["upper"].to_numpy(np.int64)
     (solved,) = plain.assignments.values()
-    cost = draw_costs(scored.objective, solved.prices, may, room)
+    aim = scored.objective if plain.priced is None else plain.priced
+    cost = draw_costs(aim, solved.prices, may, room)
     expected = expected_lot(cost, may, room, waiting.random_share)
     if lot:
         lottery = draw_lottery(may, room, waiting.random_share, np.random.default_rng(), cost)
@@ -241,8 +305,22 @@ def _planned(
     return _Planned(best, nothing, plain, expected)
 
 
-def _check_constraints(constraints: ConstraintsTable | None) -> None:
-    """Refuse what the ledger cannot keep: a case has one assignment and one decision."""
+def _of_planner(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a draft as `make_plan` takes them."""
+    waits = options.get("waits")
+    found = {name: value for name, value in options.items() if name != "waits"}
+    return found if waits is None else {**found, "waiting": lambda scored: waits}
+
+
+def check_constraints(constraints: ConstraintsTable | None) -> None:
+    """Refuse what the ledger cannot keep: a case has one decision, and a queue goes by what waiting costs."""
+    if constraints is not None and constraints.on_order:
+        raise invalid(
+            "no-order",
+            "constraints.service_level, constraints.priority: a plan of the desk promises no order, because "
+            "everybody's queue goes by what waiting costs as the day goes on; say in the settings what being "
+            "late costs (waiting), give single cases a priority, or plan with deccaf assign",
+        )
     asked = None if constraints is None else constraints.reviewers
     if asked is not None and (asked.count != 1 or asked.up_to not in (None, 1)):
         raise invalid(

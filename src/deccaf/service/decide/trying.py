@@ -27,8 +27,10 @@ class Trying:
         self._engine, self._models = engine, models
         self.current: Running | None = None
 
-    def check(self, model_id: int) -> None:
+    def check(self, model_id: int | None) -> None:
         """A candidate decides what the model in force decides, or it cannot stand beside it."""
+        if model_id is None:
+            return
         active, candidate = self._models.active, self._models.version(model_id)
         if active is not None and active.classes != candidate.classes:
             theirs, ours = list(candidate.classes), list(active.classes)
@@ -39,7 +41,8 @@ class Trying:
         with database.reading(self._engine) as connection:
             trial = trial_records.running_trial(connection)
         active = self._models.active
-        if trial is None or (active is not None and active.id == trial.model_id):
+        in_force = active is not None and trial is not None and active.id == trial.model_id
+        if trial is None or (in_force and trial.constraints is None):
             self.current = None  # nothing runs, or somebody put the candidate in force
         else:
             self.current = Running(trial, self._models.version(trial.model_id))

@@ -41,6 +41,8 @@ class NewAssignment(NamedTuple):
     """What the machine would decide, as JSON."""
     objective: str | None = None
     """What the choice minimised, like `losses`; None: these."""
+    arm: dict[str, Any] | None = None
+    """Its row in `trial_cases`, where it was planned in a trial."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,9 @@ def insert(
     same |= {"created_at": at, "changed_at": at}
     left = iter(rows)
     while part := [{**row._asdict(), **same} for row in islice(left, _CHUNK)]:
+        arms = [row.pop("arm") for row in part]
         many.add(connection, t.assignments, part)
+        many.add(connection, t.trial_cases, [arm for arm in arms if arm is not None])
 
 
 def live_of(connection: sa.Connection, case_id: str) -> Live | None:

@@ -1,7 +1,9 @@
-"""How far people agree where several decided the same case: histories that were entered, and golden cases.
+"""How far people agree where several decided the same case: histories that were entered, golden cases, and
+second opinions.
 
-A golden case that several people got counts as one case. The coefficients are those of
-`deccaf.evaluate.inter_rater`, beside what the model in force expects of these people on these cases.
+A golden case that several people got counts as one case. Of a case with second opinions the first two answers
+count, which were given blind: who is asked third, or a lead, is asked because two disagree. The coefficients
+are those of `deccaf.evaluate.inter_rater`, beside what the model in force expects of these people.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ import sqlalchemy as sa
 
 from deccaf.data.costs import MACHINE
 from deccaf.errors import DataError
-from deccaf.evaluate.inter_rater import Ratings, agreement, by_pair, for_a_meeting
+from deccaf.evaluate.inter_rater import Ratings, agreement, by_kind, by_pair, for_a_meeting
 from deccaf.service.decide.registry import Model
+from deccaf.service.reports.kinds import kind_columns, kinds_of
 from deccaf.service.store import tables as t
 
 MOST = 5_000
@@ -35,6 +38,8 @@ class AgreementReport:
 
     cases: int
     overall: list[dict[str, Any]]
+    kinds: dict[str, list[dict[str, Any]]]
+    """By truth, and by each column that tells kinds of cases."""
     pairs: list[dict[str, Any]]
     meeting: list[dict[str, Any]]
 
@@ -52,7 +57,7 @@ class _Rated:
 
 def report_agreement(connection: sa.Connection, model: Model) -> AgreementReport | None:
     """None where too few cases were decided by several people."""
-    rows = [*_past(connection), *_golden(connection)]
+    rows = [*_past(connection), *_golden(connection), *_second(connection)]
     place = {json.dumps(name): k for k, name in enumerate(model.classes)}
     known = [row for row in rows if row.decision in place and row.label in place]
     by_case: dict[str, dict[str, _Rated]] = {}
@@ -64,8 +69,16 @@ def report_agreement(connection: sa.Connection, model: Model) -> AgreementReport
     ratings, truth = _ratings(model, several, place)
     costs = _costs(model, several, truth)
     meeting = for_a_meeting(ratings, costs, MEETING)
-    pairs = by_pair(ratings)
-    return AgreementReport(len(several), _plain(agreement(ratings)), _plain(pairs), _plain(meeting))
+    names = np.array([str(name) for name in model.classes], dtype=object)[truth]
+    features = [next(iter(made.values())).features for made in several.values()]
+    kinds = {"truth": names, **kinds_of(features, kind_columns(connection, model))}
+    return AgreementReport(
+        len(several),
+        _plain(agreement(ratings)),
+        {column: _plain(by_kind(ratings, each)) for column, each in kinds.items()},
+        _plain(by_pair(ratings)),
+        _plain(meeting),
+    )
 
 
 def _past(connection: sa.Connection) -> list[_Rated]:
@@ -103,6 +116,30 @@ def _golden(connection: sa.Connection) -> list[_Rated]:
         .limit(MOST)
     )
     return [_Rated(*row) for row in connection.execute(query)]
+
+
+def _second(connection: sa.Connection) -> list[_Rated]:
+    """The first two answers of each case that more than one person answered."""
+    c, k = t.second_opinions.c, t.cases.c
+    asked = sa.select(c.case_id).order_by(c.at.desc()).limit(MOST)
+    answers = sa.union_all(
+        *[
+            sa.select(each.c.case_id, each.c.maker, each.c.decision, each.c.at).where(
+                each.c.case_id.in_(asked), each.c.maker != MACHINE
+            )
+            for each, _ in t.ANSWERS
+        ]
+    ).subquery()
+    a = answers.c
+    query = (
+        sa.select(a.case_id, a.maker, a.decision, k.features, k.label)
+        .join_from(answers, t.cases, k.case_id == a.case_id)
+        .order_by(a.at)
+    )
+    found: dict[str, list[_Rated]] = {}
+    for row in connection.execute(query):
+        found.setdefault(row.case_id, []).append(_Rated(*row))
+    return [one for made in found.values() for one in made[:2]]
 
 
 def _is_read(model: Model, made: dict[str, _Rated]) -> bool:

@@ -21,10 +21,12 @@ from numpy.typing import NDArray
 
 from deccaf.data.costs import Costs
 from deccaf.evaluate.off_policy import Estimate, mean_with_interval
-from deccaf.evaluate.trial import Look, block_of, looks, terms_by_block
+from deccaf.evaluate.trial import Look, block_of, looks, terms_by_block, terms_by_group
+from deccaf.service.decide.registry import Model
 from deccaf.service.ledger.desk import machine_first
 from deccaf.service.ledger.trials.arms import SHADOW_BLOCK
 from deccaf.service.ledger.trials.trial_records import Trial
+from deccaf.service.reports.kinds import kind_columns, kinds_of
 from deccaf.service.store import tables as t
 
 Floats = NDArray[np.float64]
@@ -33,6 +35,15 @@ MOST = 200_000
 """Labelled cases of a trial that are read."""
 FEWEST = 30
 """Labelled cases from which on costs are estimated."""
+
+
+@dataclass(frozen=True)
+class GroupLook:
+    """What a trial has shown for one kind of case."""
+
+    column: str
+    value: str
+    look: Look
 
 
 @dataclass(frozen=True)
@@ -61,10 +72,13 @@ class TrialReport:
     """Doubly robust, per case."""
     look: Look | None
     """The saving per case with its bounds; None while it is a shadow."""
+    groups: list[GroupLook]
+    """The same by kind of case, each with bounds of its own."""
 
 
-def report_trial(connection: sa.Connection, trial: Trial, costs: Costs | None) -> TrialReport:
-    """Everything about one trial."""
+def report_trial(connection: sa.Connection, trial: Trial, model: Model | None) -> TrialReport:
+    """Everything about one trial, by the costs of the model in force."""
+    costs = None if model is None else model.system.costs_
     c = t.trial_cases.c
     counted = sa.select(
         sa.func.count(),
@@ -92,6 +106,7 @@ def report_trial(connection: sa.Connection, trial: Trial, costs: Costs | None) -
         today_cost=today,
         candidate_cost=candidate,
         look=look_of(trial, rows, cost),
+        groups=groups_of(trial, rows, cost, kind_columns(connection, model)),
     )
 
 
@@ -103,19 +118,58 @@ def look_at(connection: sa.Connection, trial: Trial, costs: Costs) -> Look | Non
 
 def look_of(trial: Trial, rows: Sequence[Any], cost: Floats) -> Look | None:
     """The saving from labelled cases in the order of their labels."""
-    mine = [k for k, row in enumerate(rows) if row.block != SHADOW_BLOCK]
-    if not mine:
+    lots = _Lots.of(trial, rows, cost)
+    if lots is None:
         return None
-    part = [rows[k] for k in mine]
-    terms = terms_by_block(
-        cost[mine],
-        [bool(row.candidate) for row in part],
-        [f"{row.stratum}|{row.block}" for row in part],
-        trial.rules,
-        [row.today_loss for row in part],
-        block_of(trial.rules.share)[0],
-    )
+    terms = terms_by_block(lots.cost, lots.candidate, lots.block, trial.rules, lots.expected, lots.size)
     return looks(terms, trial.rules)[0]
+
+
+def groups_of(trial: Trial, rows: Sequence[Any], cost: Floats, columns: Sequence[str]) -> list[GroupLook]:
+    """The same by kind of case."""
+    lots, found = _Lots.of(trial, rows, cost), []
+    if lots is None:
+        return []
+    for column, kinds in kinds_of([row.features for row in lots.rows], columns).items():
+        for value in sorted(set(kinds.tolist())):
+            terms = terms_by_group(
+                lots.cost,
+                lots.candidate,
+                lots.block,
+                kinds == value,
+                trial.rules,
+                lots.expected,
+                lots.size,
+            )
+            found.append(GroupLook(column, value, looks(terms, trial.rules)[0]))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Lots:
+    """Labelled cases that the lot gave to an arm."""
+
+    rows: Sequence[Any]
+    cost: Floats
+    candidate: list[bool]
+    block: list[str]
+    expected: list[float]
+    size: int
+
+    @classmethod
+    def of(cls, trial: Trial, rows: Sequence[Any], cost: Floats) -> _Lots | None:
+        mine = [k for k, row in enumerate(rows) if row.block != SHADOW_BLOCK]
+        part = [rows[k] for k in mine]
+        if not part:
+            return None
+        return cls(
+            part,
+            cost[mine],
+            [bool(row.candidate) for row in part],
+            [f"{row.stratum}|{row.block}" for row in part],
+            [row.today_loss for row in part],
+            block_of(trial.rules.share)[0],
+        )
 
 
 def _labelled(connection: sa.Connection, trial: Trial) -> Sequence[Any]:

@@ -524,6 +524,7 @@ trials = _table(
     sa.Column("verdict", sa.Text),
     _at(),
     _at("ended_at", nullable=True),
+    sa.Column("constraints", sa.Text),
     sa.CheckConstraint("state IN ('shadow', 'trial', 'ended')", name="state"),
 )
 """A candidate beside today's practice: first as its shadow, then with a share of the cases."""

@@ -1,8 +1,10 @@
-"""What the API and the pages share: the service behind a request, path parameters, times, classes."""
+"""What the API and the pages share: the service of a request, path parameters, times, numbers, classes."""
 
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -44,9 +46,43 @@ def as_time(value: float | None) -> str | None:
     return None if value is None else datetime.fromtimestamp(value, UTC).isoformat(timespec="milliseconds")
 
 
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+")
+"""1,000: a thousand to some, one to others."""
+
+
+def number(what: str, given: object) -> float | None:
+    """What somebody wrote into a field for a number, with a decimal point or comma; None: nothing."""
+    text = str(given or "").strip()
+    if not text:
+        return None
+    if _THOUSANDS.fullmatch(text):
+        plain = text.replace(",", "")
+        raise invalid("bad-number", f"{what}: {text[:40]!r} has two readings; write {plain[:40]}, or a point")
+    try:
+        found = float(text.replace(",", "."))
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found):
+        raise invalid("bad-number", f"{what}: {text[:40]!r} is no number")
+    return found
+
+
+def whole_number(what: str, given: object) -> int | None:
+    """The same for a number that counts something."""
+    found = number(what, given)
+    if found is not None and found != int(found):
+        raise invalid("bad-number", f"{what}: {found:g} is no whole number")
+    return None if found is None else int(found)
+
+
 def classes_of(here: Service) -> tuple[int | str, ...]:
     """What can be decided, by the model in force; empty without one."""
     return here.models.active.classes if here.models.active else ()
+
+
+def class_of(text: str) -> int | str:
+    """A class as somebody wrote it into a field: whole numbers as such."""
+    return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else text
 
 
 def known_class(value: int | str, classes: tuple[int | str, ...]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from itertools import chain
@@ -23,7 +22,7 @@ from deccaf.service.ledger.record.audit import Line, TrailQuestion, whole_trail
 from deccaf.service.ledger.record.person_data import person_data
 from deccaf.service.ledger.record.search import FoundCase, Mark, Question, all_cases
 from deccaf.service.store.fields import CASE_ID
-from deccaf.service.web.common import as_time
+from deccaf.service.web.common import as_time, class_of, number
 
 NO_NUL = r"^[^\x00]*$"
 Text = Annotated[str, Field(max_length=200, pattern=NO_NUL)]
@@ -73,8 +72,8 @@ class CaseAddress(Address):
             decision=_class(self.decision),
             since=_day("from", self.since),
             until=_day("until", self.until, 1),
-            loss_from=_number("expected loss from", self.loss_from),
-            loss_to=_number("expected loss to", self.loss_to),
+            loss_from=number("expected loss from", self.loss_from),
+            loss_to=number("expected loss to", self.loss_to),
             disagreement=self.disagreement or None,
             sort=self.sort or "newest",
         )
@@ -141,7 +140,7 @@ def _class(text: str) -> str | None:
     """A decision as it stands in the ledger: what reads as a number is one."""
     if not text:
         return None
-    return text if text.lstrip("-").isdigit() else json.dumps(text)
+    return json.dumps(class_of(text))
 
 
 def _day(what: str, text: str, later: int = 0) -> float | None:
@@ -156,18 +155,6 @@ def _day(what: str, text: str, later: int = 0) -> float | None:
         return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError) as error:
         raise invalid("bad-time", f"{what}: {text!r} is no day like 2026-01-31, and no time") from error
-
-
-def _number(what: str, text: str) -> float | None:
-    if not text:
-        return None
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
-    if not math.isfinite(found):
-        raise invalid("bad-number", f"{what}: {text!r} is no number")
-    return found
 
 
 def case_file(here: Service, question: Question) -> StreamingResponse:

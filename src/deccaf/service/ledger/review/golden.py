@@ -13,7 +13,6 @@ drawn by lot one by one.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +25,7 @@ from deccaf.service.errors import not_found
 from deccaf.service.ledger import case_records, desk, labels, people, placing, shifts, trail
 from deccaf.service.ledger.case_records import Arrival
 from deccaf.service.ledger.placing import ToPlace
+from deccaf.service.ledger.review.golden_ids import new_id
 from deccaf.service.ledger.review.undo import UNDO_SECONDS
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
@@ -36,8 +36,6 @@ MOST_GOLDEN = 0.5
 CANDIDATES = 300
 """Labelled cases among which the next one is chosen, the latest first."""
 _REVEALED_AT_ONCE = 200
-_LONG_ENOUGH = 8
-"""Digits in an id from which on other digits make an id that nobody else will have."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +203,7 @@ def give(
     room = at_desk.room[at_desk.makers.index(due.maker)]
     made = []
     for one in chosen[: int(min(room, len(chosen)))]:
-        case_id = _like(connection, one.candidate.source, rng)
+        case_id = new_id(connection, rng)
         barred = one.candidate.barred
         arrival = Arrival(
             case_id, one.candidate.features, one.losses, one.says, one.model_id, excluded=barred
@@ -270,20 +268,6 @@ def records(connection: sa.Connection) -> list[GoldenRecord]:
 def _people(maker: str) -> tuple[str, ...]:
     """Who has seen a case: nobody, where the machine decided it."""
     return () if maker == MACHINE else (maker,)
-
-
-def _like(connection: sa.Connection, source: str, rng: np.random.Generator) -> str:
-    """An id as cases have it, which no other case has."""
-    kind, _, pattern = source.partition(" ")
-    if kind == "table":
-        latest = sa.select(t.cases.c.case_id).order_by(t.cases.c.id.desc()).limit(1)
-        pattern = str(connection.execute(latest).scalar() or "case")
-    if sum(sign.isdigit() for sign in pattern) < _LONG_ENOUGH:
-        pattern = re.sub(r"\d+$", "", pattern) + "0" * (_LONG_ENOUGH + 1)
-    while True:
-        made = re.sub(r"\d", lambda _: str(rng.integers(10)), pattern)
-        if not case_records.known_cases(connection, [made]):
-            return made
 
 
 def parsed(candidate: Candidate) -> tuple[dict[str, Any], int | str]:

@@ -9,16 +9,26 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from deccaf.data.config import ConstraintsTable
 from deccaf.evaluate.trial import Rules, block_of
 from deccaf.service.errors import conflict, not_found
 from deccaf.service.ledger import trail, versions
 from deccaf.service.store import database
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
+from deccaf.service.store.settings import read_setting, write_setting
 
 _TURN = ["the trial"]
 STRATA = tuple(str(power) for power in range(-8, 1))
 """Cases alike: what they are expected to cost, in powers of two of the bound."""
+
+CONSTRAINTS = "constraints"
+"""The setting that holds what plans grant unless they are asked for something else."""
+
+
+def planned_stratum(name: str) -> str:
+    """The same cases where they are planned together: blocks of plans are their own, whatever arrives."""
+    return f"p{name}"
 
 
 @dataclass(frozen=True)
@@ -35,25 +45,43 @@ class Trial:
     """Why it ended."""
     at: float
     ended_at: float | None
+    constraints: ConstraintsTable | None = None
+    """What the candidate's plans grant; None: what they are asked for, as today's."""
 
 
-def start(connection: sa.Connection, model_id: int, rules: Rules, who: Actor, at: float) -> Trial:
-    """Let a version run as the shadow of the one in force; one at a time."""
+def start(
+    connection: sa.Connection,
+    model_id: int | None,
+    rules: Rules,
+    who: Actor,
+    at: float,
+    constraints: ConstraintsTable | None = None,
+) -> Trial:
+    """Let a version, or constraints on plans, run as the shadow of today's practice; one at a time.
+
+    Without a version the candidate is the one in force, with the constraints.
+    """
     database.take_turns(connection, _TURN)
     block_of(rules.share)
     running = running_trial(connection)
     if running is not None:
         raise conflict("trial-runs", f"trial {running.id} runs already: end it first")
+    active = versions.active_id(connection)
+    model_id = active if model_id is None else model_id
+    if model_id is None:
+        raise conflict("no-model", "no model is in force: constraints are tried out with one")
     versions.read_version(connection, model_id)
-    if versions.active_id(connection) == model_id:
+    if active == model_id and constraints is None:
         raise conflict("in-force", f"model {model_id} is in force: a candidate is another one")
-    seed = secrets.randbits(31)
+    seed, asked = secrets.randbits(31), None if constraints is None else constraints.model_dump(mode="json")
     values = {"model_id": model_id, "key_id": who.key_id, "state": "shadow", "seed": seed, "at": at}
+    values["constraints"] = None if asked is None else json.dumps(asked)
     made = connection.execute(
         sa.insert(t.trials).values(rules=json.dumps(asdict(rules)), **values).returning(t.trials.c.id)
     ).scalar_one()
-    trail.record(connection, "shadow started", at, who, trial=int(made), model=model_id)
-    return Trial(int(made), model_id, "shadow", rules, seed, None, at, None)
+    more: dict[str, Any] = {} if asked is None else {"constraints": asked}
+    trail.record(connection, "shadow started", at, who, trial=int(made), model=model_id, **more)
+    return Trial(int(made), model_id, "shadow", rules, seed, None, at, None, constraints)
 
 
 def begin(connection: sa.Connection, trial_id: int, who: Actor, at: float) -> Trial:
@@ -62,7 +90,8 @@ def begin(connection: sa.Connection, trial_id: int, who: Actor, at: float) -> Tr
     if found.state != "shadow":
         raise conflict("not-a-shadow", f"trial {trial_id} is no shadow any more: {found.state}")
     connection.execute(sa.update(t.trials).where(t.trials.c.id == trial_id).values(state="trial"))
-    rows = [{"trial_id": trial_id, "stratum": name, "cases": 0} for name in STRATA]
+    names = [*STRATA, *map(planned_stratum, STRATA)]
+    rows = [{"trial_id": trial_id, "stratum": name, "cases": 0} for name in names]
     connection.execute(sa.insert(t.trial_strata), rows)
     trail.record(connection, "trial started", at, who, trial=trial_id, share=found.rules.share)
     return replace(found, state="trial")
@@ -89,10 +118,28 @@ def stop(connection: sa.Connection, trial_id: int, verdict: str, at: float) -> N
 
 
 def switch_on(connection: sa.Connection, trial_id: int, who: Actor, at: float) -> Trial:
-    """Put the candidate in force for all cases; back again by rolling back the model."""
+    """Put the candidate in force for all cases; back again by rolling back the model, or the constraints."""
     found = end(connection, trial_id, "switched on", who, at)
-    versions.put_in_force(connection, found.model_id, who, at)
+    if versions.active_id(connection) != found.model_id:
+        versions.put_in_force(connection, found.model_id, who, at)
+    if found.constraints is not None:
+        put_constraints_in_force(connection, found.constraints, who, at)
     return found
+
+
+def put_constraints_in_force(
+    connection: sa.Connection, constraints: ConstraintsTable | None, who: Actor, at: float
+) -> None:
+    """What plans grant from now on, unless they are asked for something else; None: nothing."""
+    asked = None if constraints is None else constraints.model_dump(mode="json")
+    write_setting(connection, CONSTRAINTS, asked)
+    trail.record(connection, "constraints in force", at, who, constraints=asked)
+
+
+def constraints_in_force(connection: sa.Connection) -> ConstraintsTable | None:
+    """What plans grant where they are not asked for something else."""
+    found = read_setting(connection, CONSTRAINTS)
+    return None if found is None else ConstraintsTable.model_validate(found)
 
 
 def running_trial(connection: sa.Connection) -> Trial | None:
@@ -123,4 +170,5 @@ def _locked(connection: sa.Connection, trial_id: int) -> Trial:
 
 def _trial(row: Any) -> Trial:
     rules = Rules(**json.loads(row.rules))
-    return Trial(row.id, row.model_id, row.state, rules, row.seed, row.verdict, row.at, row.ended_at)
+    asked = None if row.constraints is None else ConstraintsTable.model_validate_json(row.constraints)
+    return Trial(row.id, row.model_id, row.state, rules, row.seed, row.verdict, row.at, row.ended_at, asked)

@@ -34,6 +34,8 @@ USUAL_SECONDS = 300.0
 """How long a decision takes somebody who has made none."""
 MOST_PROJECTED = 150
 """Cases of one person whose order is looked at step by step."""
+_IN_HAND = 100
+"""Above every priority."""
 OPEN = ("assigned", "claimed")
 
 Floats = NDArray[np.float64]
@@ -74,12 +76,15 @@ class OpenWork:
         ids = np.array([row.id for row in self.rows], np.int64)
         return np.lexsort((ids, self.harm.due, -rank, -priority, ~in_hand))
 
+    def first(self) -> Ints:
+        """What comes before all else, the higher the sooner: cases in hand, then those of a priority."""
+        return np.array([row.priority + _IN_HAND * (row.state == "claimed") for row in self.rows], np.int64)
+
     def projected(self) -> Ints:
         """The order as it will come out: what is late anyway makes way, as time goes on."""
         if len(self.rows) > MOST_PROJECTED or not self.harm.dated:
             return self.order()
-        first = np.array([row.priority + 100 * (row.state == "claimed") for row in self.rows], np.int64)
-        return best_order(self.harm, self.hours, 0.0, first)
+        return best_order(self.harm, self.hours, 0.0, self.first())
 
 
 @dataclass(frozen=True)
@@ -153,7 +158,7 @@ def read_open_work(connection: sa.Connection, at: float, maker: str | None = Non
     hours = {name: usual_seconds(connection, name) / 3600.0 for name in who}
     return OpenWork(
         rows,
-        _harm(rows, table, at),
+        harm_of_rows(rows, table, at),
         np.array([hours[row.maker] for row in rows]),
         _savings(connection, rows),
         np.array([(row.ends_at - at) / 3600.0 for row in rows]),
@@ -224,7 +229,8 @@ def _late(work: OpenWork, finish: Floats, at: float) -> Iterator[LateCase]:
         )
 
 
-def _harm(rows: Sequence[Any], table: WaitingTable, at: float) -> Harm:
+def harm_of_rows(rows: Sequence[Any], table: WaitingTable, at: float) -> Harm:
+    """What waiting costs cases of the ledger, in hours from now."""
     due = np.array([np.inf if row.due is None else (row.due - at) / 3600.0 for row in rows])
     rate = np.array([np.nan if row.waiting_cost is None else row.waiting_cost for row in rows])
     since = np.array([(row.arrived_at - at) / 3600.0 for row in rows])

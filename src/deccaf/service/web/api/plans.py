@@ -12,11 +12,13 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from deccaf.client.answers import OtherPlan, Page, Plan, PlanEnded, PlanMade, PlanRow
+from deccaf.client.lead_answers import ConstraintsInForce
 from deccaf.data.config import ConstraintsTable, CostsTable
-from deccaf.service.decide import drafting, plans
-from deccaf.service.decide.draft import Draft, pack
+from deccaf.service.decide import drafting, plans, two_arms
+from deccaf.service.decide.draft import Draft, DraftedCase, pack
 from deccaf.service.decide.plans import PlanRecord
 from deccaf.service.ledger import shifts
+from deccaf.service.ledger.trials import trial_records
 from deccaf.service.store.fields import CaseId, Maker, Strict
 from deccaf.service.store.listing import Cut
 from deccaf.service.web.api.common import (
@@ -41,13 +43,20 @@ class NewPlan(Strict):
     shift: Annotated[int, Field(ge=1, le=2**31)] | None = None
     case_ids: Annotated[list[CaseId], Field(min_length=1, max_length=10_000)] | None = None
     constraints: ConstraintsTable | None = None
-    """What the plan must grant beside everybody's limits: a `[constraints]` table of a configuration file."""
+    """What the plan must grant beside everybody's limits: a `[constraints]` table of a configuration file;
+    left out: what is in force (`GET /v1/plans/constraints`)."""
     costs: CostsTable | None = None
     """What errors and reviews cost, instead of what the model was fitted with: a `[costs]` table."""
     strict: bool = False
     """Refuse cases that are unlike those that the model learned from."""
     lot: bool = True
     """Draw the share of the cases that the shift gives out by lot; `lot` of the answer says what it costs."""
+
+
+class InForce(Strict):
+    """What all plans grant: a `[constraints]` table of a configuration file, or nothing."""
+
+    constraints: ConstraintsTable | None
 
 
 class WhatIf(Strict):
@@ -62,17 +71,21 @@ class WhatIf(Strict):
 async def draft_plan(
     wanted: NewPlan, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
-    """Draft the plan of least expected cost within everybody's limits. Nobody is bound by a draft."""
+    """Draft the plan of least expected cost within everybody's limits. Nobody is bound by a draft.
+
+    Where cases have due times or waiting costs, or the settings say what waiting costs, errors and waiting
+    together are least; `waiting` of the answer says what waiting costs and how many cases will be late.
+    """
 
     def look(connection: sa.Connection) -> drafting.Waiting:
-        shift = shifts.need_current(connection, time.time()) if wanted.shift is None else wanted.shift
-        return drafting.waiting_cases(connection, shift, wanted.case_ids)
+        at = time.time()
+        shift = shifts.need_current(connection, at) if wanted.shift is None else wanted.shift
+        return drafting.waiting_cases(connection, shift, wanted.case_ids, at)
 
     def draft() -> tuple[int, Draft, bytes]:
         waiting = here.read(look)
-        drafted = drafting.make_draft(
-            waiting, here.models.active, wanted.constraints, wanted.costs, wanted.strict, wanted.lot
-        )
+        asked = two_arms.Asked(wanted.constraints, wanted.costs, wanted.strict, wanted.lot)
+        drafted = two_arms.draft_plan(waiting, here.models, asked)
         return waiting.shift_id, drafted, pack(drafted)
 
     def change(connection: sa.Connection, at: float, made: tuple[int, Draft, bytes]) -> dict[str, Any]:
@@ -87,6 +100,27 @@ async def draft_plan(
 def list_plans(here: Here, who: Lead, limit: Limit = 100, after: After = None) -> dict[str, Any]:
     """All plans."""
     return page_json(here.read(lambda c: plans.list_plans(c, Cut(limit, after))), _plan)
+
+
+@router.get("/constraints", responses=gives(ConstraintsInForce), operation_id="get_constraints")
+def get_constraints(here: Here, who: Lead) -> dict[str, Any]:
+    """What plans grant unless they are asked for something else."""
+    found = here.read(trial_records.constraints_in_force)
+    return {"constraints": None if found is None else found.model_dump(mode="json")}
+
+
+@router.put("/constraints", responses=gives(ConstraintsInForce), operation_id="put_constraints")
+async def put_constraints(
+    wanted: InForce, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
+) -> Response:
+    """Put constraints in force for all plans, or (null) take them back; `POST /v1/trials` tries them out."""
+    drafting.check_constraints(wanted.constraints)
+
+    def change(connection: sa.Connection, at: float) -> dict[str, Any]:
+        trial_records.put_constraints_in_force(connection, wanted.constraints, who, at)
+        return wanted.model_dump(mode="json")
+
+    return send(await here.change(await call_of(request, who, key), change))
 
 
 @router.get("/{plan_id}", responses=gives(Plan))
@@ -106,7 +140,7 @@ def get_rows(
     """The cases of a draft: who would get them, and what each maker was expected to cost."""
     draft = here.read(lambda connection: plans.open_draft(connection, plan_id))
     following = after + limit if after + limit < len(draft.maker) else None
-    return {"items": [asdict(row) for row in draft.rows(after, limit)], "next": following}
+    return {"items": [_row(row) for row in draft.rows(after, limit)], "next": following}
 
 
 @router.post("/{plan_id}/commit", responses=gives(PlanMade))
@@ -140,6 +174,14 @@ def what_if(plan_id: Id, wanted: WhatIf, here: Here, who: Lead) -> dict[str, Any
     """What the cases of a draft would cost with other capacities. Nothing is written."""
     draft = here.read(lambda connection: plans.open_draft(connection, plan_id))
     return asdict(drafting.what_if(draft, wanted.changes))
+
+
+def _row(row: DraftedCase) -> dict[str, Any]:
+    """As the API gives it; what waiting means for it only where something is said about waiting."""
+    found = asdict(row)
+    if row.finish is None:
+        return {name: found[name] for name in ("case_id", "maker", "expected_loss", "losses")}
+    return {**found, "finish": as_time(row.finish)}
 
 
 def _plan(plan: PlanRecord) -> dict[str, Any]:

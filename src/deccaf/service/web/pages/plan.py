@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
-from deccaf.service.decide import drafting, plans
+from deccaf.service.decide import drafting, plans, two_arms
 from deccaf.service.decide.draft import DraftedCase, pack
 from deccaf.service.decide.plans import PlanRecord
 from deccaf.service.errors import not_found
@@ -32,10 +32,12 @@ async def draft(request: Request, here: Here, visitor: LeadHere) -> Response:
     lot = form.get("lot") == "draw"
 
     def look(connection: sa.Connection) -> drafting.Waiting:
-        return drafting.waiting_cases(connection, shifts.need_current(connection, time.time()), None)
+        at = time.time()
+        return drafting.waiting_cases(connection, shifts.need_current(connection, at), None, at)
 
     waiting = await to_thread.run_sync(here.read, look)
-    drafted = await to_thread.run_sync(lambda: drafting.make_draft(waiting, here.models.active, lot=lot))
+    asked = two_arms.Asked(lot=lot)
+    drafted = await to_thread.run_sync(lambda: two_arms.draft_plan(waiting, here.models, asked))
     packed = await to_thread.run_sync(pack, drafted)
     made = await here.writer.run(
         lambda c: plans.save_draft(c, waiting.shift_id, drafted, packed, visitor.actor, time.time())

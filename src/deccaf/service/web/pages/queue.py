@@ -223,7 +223,7 @@ def _choices(here: Service, display: DisplayTable) -> list[Choice]:
 def _decision(here: Service, given: Any) -> str:
     """The decision that the button at a place among the classes means."""
     classes = _classes(here)
-    if not isinstance(given, str) or not given.isdigit() or int(given) >= len(classes):
+    if not isinstance(given, str) or not given.isdecimal() or int(given) >= len(classes):
         raise invalid("no-decision", "choose one of the decisions")
     return known_class(classes[int(given)], classes)
 

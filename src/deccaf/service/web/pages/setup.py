@@ -20,7 +20,7 @@ from deccaf.service.ledger.shifts import NewShift, RosterPlace
 from deccaf.service.reports.installation import Installation, read_installation
 from deccaf.service.store.idempotency import Call
 from deccaf.service.store.scratch import scratch_folder
-from deccaf.service.web.common import Here, in_reader
+from deccaf.service.web.common import Here, in_reader, number, whole_number
 from deccaf.service.web.pages.access import LeadHere, Visitor, checked_form, keep_upload
 from deccaf.service.web.pages.learning.lesson import LessonForm, read_form
 from deccaf.service.web.pages.render import PageRoute, go, page
@@ -52,8 +52,8 @@ async def open_shift(request: Request, here: Here, visitor: LeadHere) -> Respons
     start = datetime.now(UTC)
     try:
         wanted = _shift(form, start)
-    except (ValidationError, ValueError) as error:
-        raise invalid("bad-shift", "capacities and hours must be whole numbers from 0 on") from error
+    except (ValidationError, OverflowError) as error:
+        raise invalid("bad-shift", "capacities and hours must be numbers from 0 on") from error
     await here.writer.run(lambda c: shifts.open_shift(c, wanted, visitor.actor, start.timestamp()))
     return go("/setup#cases")
 
@@ -89,18 +89,18 @@ def _state(here: Service) -> tuple[Installation, LessonForm]:
 
 def _shift(form: FormData, start: datetime) -> NewShift:
     roster = [
-        RosterPlace(maker=name.removeprefix("of:"), capacity=int(str(value)))
+        RosterPlace(maker=name.removeprefix("of:"), capacity=capacity)
         for name, value in form.items()
-        if name.startswith("of:") and str(value).strip()
+        if name.startswith("of:") and (capacity := whole_number("capacity", value)) is not None
     ]
-    expected = str(form.get("expected", "")).strip()
+    hours, random = number("hours", form.get("hours", "8")), number("by lot", form.get("random", "5"))
     return NewShift(
         name=str(form.get("name", "")),
         team=str(form.get("team", "")),
         starts_at=start,
-        ends_at=start + timedelta(hours=float(str(form.get("hours", "8")))),
-        expected_cases=int(expected) if expected else None,
-        random_share=float(str(form.get("random", "5"))) / 100.0,
+        ends_at=start + timedelta(hours=8.0 if hours is None else hours),
+        expected_cases=whole_number("expected cases", form.get("expected")),
+        random_share=(random or 0.0) / 100.0,
         roster=tuple(roster),
     )
 

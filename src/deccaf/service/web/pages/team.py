@@ -21,7 +21,7 @@ from deccaf.service.ledger.review.golden import MOST_GOLDEN, GoldenRecord
 from deccaf.service.reports.agreement_report import MEETING_COLUMNS, AgreementReport, report_agreement
 from deccaf.service.reports.expert_report import ErrorsByTruth, ExpertReport
 from deccaf.service.reports.team_report import CostCurve, Disagreement, cost_curves
-from deccaf.service.web.common import Here
+from deccaf.service.web.common import Here, number
 from deccaf.service.web.pages.access import LeadHere, checked_form
 from deccaf.service.web.pages.charts import ErrorBar
 from deccaf.service.web.pages.render import PageRoute, go, page
@@ -100,10 +100,8 @@ def team(here: Here, visitor: LeadHere) -> Response:
 async def set_golden(request: Request, here: Here, visitor: LeadHere) -> Response:
     """How many golden cases somebody gets for 100 others."""
     form = await checked_form(request, visitor)
-    try:
-        rate = float(str(form.get("rate", ""))) / 100
-    except ValueError:
-        rate = -1.0
+    given = number("golden cases for 100 others", form.get("rate"))
+    rate = -1.0 if given is None else given / 100
     if not 0 <= rate <= MOST_GOLDEN:
         raise invalid("bad-rate", f"golden cases: 0 to {100 * MOST_GOLDEN:.0f} for 100 others")
     name = str(form.get("person", ""))

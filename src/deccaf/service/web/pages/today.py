@@ -25,7 +25,7 @@ from deccaf.service.reports.installation import steps_left
 from deccaf.service.reports.letting_report import report_letting
 from deccaf.service.reports.shift_report import MakerLoad, ShiftReport, report_shift
 from deccaf.service.reports.what_if import ask
-from deccaf.service.web.common import Here
+from deccaf.service.web.common import Here, number, whole_number
 from deccaf.service.web.pages.access import AnyoneHere, LeadHere, Visitor, checked_form
 from deccaf.service.web.pages.render import PageRoute, go, page
 from deccaf.service.web.pages.words import count, versus
@@ -218,17 +218,15 @@ def _overload(waiting: int, makers: list[MakerLoad]) -> list[Alert]:
 
 def _sliders(fields: dict[str, str]) -> tuple[float, dict[str, int]]:
     """The team's percentage, and the people whose slider was moved away from it."""
-    try:
-        team = float(fields.get("team", "100"))
-        changes = {
-            name.removeprefix("of:"): int(value)
-            for name, value in fields.items()
-            if name.startswith("of:")
-            and value != ""
-            and value != fields.get("was:" + name.removeprefix("of:"))
-        }
-    except ValueError as error:
-        raise invalid("bad-slider", "capacities are whole numbers") from error
+    given = number("team", fields.get("team", "100"))
+    team = 100.0 if given is None else given
+    changes = {
+        name.removeprefix("of:"): capacity
+        for name, value in fields.items()
+        if name.startswith("of:")
+        and value != fields.get("was:" + name.removeprefix("of:"))
+        and (capacity := whole_number("capacity", value)) is not None
+    }
     if not 0 <= team <= 1000 or any(not 0 <= value <= 10_000_000 for value in changes.values()):
         raise invalid("bad-slider", "capacities are from 0 to 10,000,000")
     return team, changes

@@ -56,6 +56,8 @@ def unit(costs: Costs | None, in_unit: str = UNITS) -> str:
 def plan_warnings(summary: Mapping[str, Any], in_unit: str = "") -> list[str]:
     """Why a plan is no good: the machine alone, or the plan without its wishes, would cost less."""
     mine, machine, plain = (summary.get(key) for key in ("cost", "machine_cost", "plain_cost"))
+    if mine is not None and summary.get("waiting"):
+        mine += summary["waiting"]["cost"]
     found = []
     if mine is not None and machine is not None and is_worse(mine, machine):
         found.append(

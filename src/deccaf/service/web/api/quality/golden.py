@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -10,18 +11,33 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from deccaf.client.lead_answers import Entered, GoldenRate, GoldenRecords
-from deccaf.service.errors import conflict
+from deccaf.client.answers import Looked
+from deccaf.client.lead_answers import Entered, GoldenImported, GoldenRate, GoldenRecords
+from deccaf.service.errors import conflict, invalid
+from deccaf.service.imports.golden_import import GoldenFile, read_golden
 from deccaf.service.ledger.review import golden
 from deccaf.service.store.fields import Class, Strict
+from deccaf.service.store.idempotency import Call
+from deccaf.service.store.scratch import scratch_folder
 from deccaf.service.web.api.cases import Features
-from deccaf.service.web.api.common import IdempotencyKey, Lead, call_of, gives, problems, send
-from deccaf.service.web.common import Here, MakerPath, classes_of, known_class
+from deccaf.service.web.api.common import (
+    FILE_BODY,
+    IdempotencyKey,
+    Lead,
+    call_of,
+    file_suffix,
+    gives,
+    problems,
+    receive_file,
+    send,
+)
+from deccaf.service.web.common import Here, MakerPath, classes_of, in_reader, known_class
 
 router = APIRouter(prefix="/v1/golden", tags=["golden cases"], responses=problems(404, 409))
 
 MOST = 1_000
 """Golden cases that are entered in one request."""
+MOST_IN_FILE = 10_000
 
 
 class Source(Strict):
@@ -66,6 +82,50 @@ async def enter(
         return {"entered": len(golden.add_sources(connection, rows, who, at))}
 
     return send(await here.change(await call_of(request, who, key), change, 201))
+
+
+@router.post(
+    "/import",
+    status_code=201,
+    openapi_extra=FILE_BODY,
+    responses=gives(GoldenImported, 201) | gives(Looked, 200, "Looked at only (dry_run)."),
+    operation_id="import_golden_cases",
+)
+async def import_file(
+    request: Request,
+    here: Here,
+    who: Lead,
+    dry_run: bool = False,
+    skip_bad: bool = False,
+    key: IdempotencyKey = None,
+) -> Response:
+    """Enter a file of golden cases (CSV or parquet, as the body): the model's features, and the truth.
+
+    With `dry_run` the file is only looked at. A file with bad rows is refused, and the rows are named, unless
+    `skip_bad` asks for the good rows alone.
+    """
+    model = here.models.active
+    if model is None:
+        raise conflict("no-model", "golden cases need a model in force: it says whom they tell about")
+    with scratch_folder() as folder:
+        path, digest = await receive_file(request, folder, file_suffix(request))
+
+        def check() -> GoldenFile:
+            return read_golden(path, folder / "rows", (MOST_IN_FILE, here.limits.columns), model)
+
+        def change(connection: sa.Connection, at: float, found: GoldenFile) -> dict[str, Any]:
+            told = found.checked.to_dict() | {"accepted": len(found.rows)}
+            if found.checked.rejected and not skip_bad:
+                detail = f"{found.checked.rejected} of {found.checked.rows} rows cannot be used"
+                raise invalid("bad-rows", detail, **told)
+            return told | {"entered": len(golden.add_sources(connection, found.rows, who, at))}
+
+        if not dry_run:
+            request_ = hashlib.sha256(f"golden import {request.url.query} {digest}".encode()).hexdigest()
+            return send(await here.prepared_change(Call(who, key, request_), check, change, 201, in_reader))
+        found = await in_reader(check)
+    told = found.checked.to_dict() | {"accepted": len(found.rows)}
+    return Response(json.dumps(told), 200, media_type="application/json")
 
 
 @router.put("/rates/{expert}", responses=gives(GoldenRate), operation_id="set_golden_rate")

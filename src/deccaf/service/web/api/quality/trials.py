@@ -11,7 +11,10 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from deccaf.client.lead_answers import Trials, TrialState
+from deccaf.data.config import ConstraintsTable
 from deccaf.evaluate.trial import Rules
+from deccaf.service.decide.drafting import check_constraints
+from deccaf.service.errors import invalid
 from deccaf.service.ledger.trials import trial_records
 from deccaf.service.reports.trial_report import report_trial
 from deccaf.service.store.fields import Strict
@@ -28,7 +31,10 @@ NotBelow = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 class NewTrial(Strict):
     """A candidate and what is settled before it begins (see `deccaf trial plan`)."""
 
-    model: Annotated[int, Field(ge=1, le=2**31)]
+    model: Annotated[int, Field(ge=1, le=2**31)] | None = None
+    """Left out: the one in force, with the constraints."""
+    constraints: ConstraintsTable | None = None
+    """What plans of the candidate grant; the trial is then about plans alone, not about single arrivals."""
     share: Annotated[float, Field(gt=0, lt=1)] = 0.1
     bound: Positive
     """The most that a case costs; more counts as this."""
@@ -43,11 +49,10 @@ class NewTrial(Strict):
 def read(here: Here, who: Lead) -> dict[str, Any]:
     """The latest trials with what is known of them, the newest first."""
     model = here.models.active
-    costs = None if model is None else model.system.costs_
 
     def look(connection: sa.Connection) -> list[dict[str, Any]]:
         trials = trial_records.list_trials(connection, MOST)
-        return [_json(asdict(report_trial(connection, trial, costs))) for trial in trials]
+        return [_json(asdict(report_trial(connection, trial, model))) for trial in trials]
 
     return {"trials": here.read(look)}
 
@@ -56,11 +61,14 @@ def read(here: Here, who: Lead) -> dict[str, Any]:
 async def start(
     wanted: NewTrial, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
-    """Let a model run as the shadow of the one in force: it changes nothing."""
+    """Let a model, or constraints on plans, run as the shadow of today's practice: it changes nothing."""
+    check_constraints(wanted.constraints)
+    if wanted.model is None and wanted.constraints is None:
+        raise invalid("no-candidate", "a trial needs a candidate: a model, constraints, or both")
 
     def change(connection: sa.Connection, at: float, _: None) -> dict[str, Any]:
-        rules = Rules(**wanted.model_dump(exclude={"model"}))
-        made = trial_records.start(connection, wanted.model, rules, who, at)
+        rules = Rules(**wanted.model_dump(exclude={"model", "constraints"}))
+        made = trial_records.start(connection, wanted.model, rules, who, at, wanted.constraints)
         return {"id": made.id, "state": made.state}
 
     call = await call_of(request, who, key)
@@ -102,7 +110,10 @@ async def end(trial_id: Id, request: Request, here: Here, who: Lead, key: Idempo
 async def switch_on(
     trial_id: Id, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
-    """Put the candidate in force for all cases; back again with POST /v1/models/roll-back."""
+    """Put the candidate in force for all cases.
+
+    Back again with POST /v1/models/roll-back; constraints with PUT /v1/plans/constraints.
+    """
 
     def change(connection: sa.Connection, at: float) -> dict[str, Any]:
         found = trial_records.switch_on(connection, trial_id, who, at)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -10,14 +9,13 @@ from typing import Any
 import sqlalchemy as sa
 from fastapi import APIRouter, Request, Response
 from pydantic import ValidationError
-from starlette.datastructures import FormData
 
 from deccaf.data.second import SecondTable
 from deccaf.service.errors import invalid
 from deccaf.service.ledger import people
 from deccaf.service.ledger.review import lead_word, opinion, second
 from deccaf.service.ledger.review.lead_word import Listed
-from deccaf.service.web.common import Here
+from deccaf.service.web.common import Here, number
 from deccaf.service.web.pages.access import LeadHere, checked_form
 from deccaf.service.web.pages.casework import facts
 from deccaf.service.web.pages.casework.facts import Look
@@ -63,8 +61,8 @@ async def keep_rule(request: Request, here: Here, visitor: LeadHere) -> Response
     """Say which cases get a second opinion."""
     form = await checked_form(request, visitor)
     wanted = {
-        "share": (_number(form, "share", "The share") or 0.0) / 100.0,
-        "above": _number(form, "above", "The expected loss"),
+        "share": (number("share", form.get("share")) or 0.0) / 100.0,
+        "above": number("expected loss", form.get("above")),
         "disagreement": form.get("disagreement", "third"),
     }
     try:
@@ -89,16 +87,3 @@ async def settle(request: Request, here: Here, visitor: LeadHere) -> Response:
         return "settled"
 
     return go(f"/opinions?done={await here.writer.run(change)}")
-
-
-def _number(form: FormData, name: str, called: str) -> float | None:
-    text = str(form.get(name, "")).strip().replace(",", ".")
-    if not text:
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise invalid("bad-rule", f"{called} is a number, not {text[:40]!r}")
-    return value

@@ -91,7 +91,7 @@ async def revoke(request: Request, here: Here, visitor: LeadHere) -> Response:
     """Put a key out of use; whoever is signed in with it is signed out."""
     form = await checked_form(request, visitor)
     number = _text(form, "key")
-    if not number.isdigit():
+    if not number.isdecimal():
         raise invalid("no-key", "say which key")
 
     def change(connection: sa.Connection) -> None:

@@ -22,7 +22,7 @@ from deccaf.service.jobs import kinds
 from deccaf.service.jobs.learning import SETTING, config_of
 from deccaf.service.ledger import trail
 from deccaf.service.store.settings import read_setting, write_setting
-from deccaf.service.web.common import Here
+from deccaf.service.web.common import Here, class_of
 from deccaf.service.web.pages.access import LeadHere, checked_form
 from deccaf.service.web.pages.learning.past import PART_WORDS, chosen_parts
 from deccaf.service.web.pages.render import PageRoute, go
@@ -132,9 +132,9 @@ def _check(tables: Mapping[str, Any]) -> None:
 def _costs(form: FormData) -> dict[str, Any]:
     """The `[costs]` table that a form describes."""
     review = _review_cost(str(form.get("review_cost", "")))
-    classes = [_class(str(value)) for name, value in form.multi_items() if name == "class"] or [0, 1]
+    classes = [class_of(str(value)) for name, value in form.multi_items() if name == "class"] or [0, 1]
     positive = form.get("positive")
-    if positive is not None and len(classes) == 2 and _class(str(positive)) == classes[0]:
+    if positive is not None and len(classes) == 2 and class_of(str(positive)) == classes[0]:
         classes = classes[::-1]
     if form.get("form") == "matrix" or len(classes) > 2:
         size, order = range(len(classes)), [str(value) for n, value in form.multi_items() if n == "class"]
@@ -167,11 +167,6 @@ def _review_cost(text: str) -> float | dict[str, float]:
         return {name.strip(): float(cost) for name, _, cost in pairs}
     except ValueError as error:
         raise invalid("bad-costs", 'cost of a review: give a number, or "ann = 0.1, bob = 0.2"') from error
-
-
-def _class(text: str) -> int | str:
-    """A class of a form: whole numbers as such."""
-    return int(text) if text.lstrip("-").isdigit() else text
 
 
 def _matrix(costs: Mapping[str, Any], size: int) -> list[list[str]]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
+import tomllib
 from typing import Any
 
 import sqlalchemy as sa
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
+from pydantic import ValidationError
 
+from deccaf.data.config import ConstraintsTable
 from deccaf.evaluate.trial import Rules
+from deccaf.service.decide.drafting import check_constraints
 from deccaf.service.errors import invalid
 from deccaf.service.ledger import versions
 from deccaf.service.ledger.trials import trial_records
 from deccaf.service.reports.trial_report import report_trial
-from deccaf.service.web.common import Here, Id
+from deccaf.service.web.common import Here, Id, number, whole_number
 from deccaf.service.web.pages.access import LeadHere, checked_form
 from deccaf.service.web.pages.render import PageRoute, go, page
 
@@ -28,16 +32,16 @@ MOST = 5
 def trial(here: Here, visitor: LeadHere) -> Response:
     """The trial that runs, what is known of it, and those before."""
     model = here.models.active
-    costs = None if model is None else model.system.costs_
 
     def look(connection: sa.Connection) -> dict[str, Any]:
         found = trial_records.list_trials(connection, MOST)
         active = versions.active_id(connection)
         others = [one for one in versions.latest_versions(connection, 20) if one.id != active]
         return {
-            "reports": [report_trial(connection, one, costs) for one in found],
+            "reports": [report_trial(connection, one, model) for one in found],
             "candidates": others,
             "active": active,
+            "in_force": trial_records.constraints_in_force(connection),
         }
 
     return page("trial.html", visitor, shares=SHARES, **here.read(look))
@@ -47,17 +51,40 @@ def trial(here: Here, visitor: LeadHere) -> Response:
 async def start(request: Request, here: Here, visitor: LeadHere) -> Response:
     """Let a version run as the shadow of the one in force."""
     form = await checked_form(request, visitor)
-    try:
-        model = int(str(form.get("model", "")))
-        rules = Rules(float(str(form.get("share", ""))), float(str(form.get("bound", ""))))
-    except ValueError:
+    model, asked = whole_number("version", form.get("model")), _constraints(str(form.get("constraints", "")))
+    share, bound = number("share", form.get("share")), number("most that a case costs", form.get("bound"))
+    if (model is None and asked is None) or share is None or bound is None:
         raise invalid(
-            "bad-trial", "a trial needs a version, a share and the most that a case costs"
-        ) from None
+            "bad-trial", "a trial needs a version or constraints, a share and the most that a case costs"
+        )
+    rules = Rules(share, bound)
     await to_thread.run_sync(here.trying.check, model)
-    await here.writer.run(lambda c: trial_records.start(c, model, rules, visitor.actor, time.time()))
+    await here.writer.run(lambda c: trial_records.start(c, model, rules, visitor.actor, time.time(), asked))
     await to_thread.run_sync(here.trying.refresh)
     return go("/trial")
+
+
+@router.post("/trial/constraints/off")
+async def constraints_off(request: Request, here: Here, visitor: LeadHere) -> Response:
+    """Back: plans grant nothing beside everybody's limits."""
+    await checked_form(request, visitor)
+    await here.writer.run(
+        lambda c: trial_records.put_constraints_in_force(c, None, visitor.actor, time.time())
+    )
+    return go("/trial")
+
+
+def _constraints(text: str) -> ConstraintsTable | None:
+    """The tables of a configuration's `[constraints]`, as they are written in a file."""
+    if not text.strip():
+        return None
+    try:
+        found = tomllib.loads(text)
+        asked = ConstraintsTable.model_validate(found.get("constraints", found))
+    except (tomllib.TOMLDecodeError, ValidationError) as error:
+        raise invalid("bad-constraints", f"constraints: {str(error)[:500]}") from error
+    check_constraints(asked)
+    return asked
 
 
 @router.post("/trial/{trial_id}/{step}")
