@@ -72,6 +72,8 @@ def test_heavy_packages_that_only_some_need_come_with_extras(metadata: Message) 
         "report",
         "search",
         "excel",
+        "duckdb",
+        "postgresql",
         "docs",
         "dask",
         "service",
@@ -137,7 +139,7 @@ def test_every_extra_that_the_code_names_exists() -> None:
     named = set(re.findall(r"\bextra\(\"(\w+)\"", source)) | set(
         re.findall(r"\[(\w+)\]' in deccaf's", source)
     )
-    assert named == {"report", "search", "dask", "service"}
+    assert named == {"report", "search", "dask", "service", "duckdb", "postgresql"}
     assert named < set(OPTIONAL)
 
 

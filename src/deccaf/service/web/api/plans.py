@@ -53,7 +53,7 @@ class NewPlan(Strict):
     """Draw the share of the cases that the shift gives out by lot; `lot` of the answer says what it costs."""
 
 
-class InForce(Strict):
+class ConstraintsWanted(Strict):
     """What all plans grant: a `[constraints]` table of a configuration file, or nothing."""
 
     constraints: ConstraintsTable | None
@@ -111,7 +111,7 @@ def get_constraints(here: Here, who: Lead) -> dict[str, Any]:
 
 @router.put("/constraints", responses=gives(ConstraintsInForce), operation_id="put_constraints")
 async def put_constraints(
-    wanted: InForce, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
+    wanted: ConstraintsWanted, request: Request, here: Here, who: Lead, key: IdempotencyKey = None
 ) -> Response:
     """Put constraints in force for all plans, or (null) take them back; `POST /v1/trials` tries them out."""
     drafting.check_constraints(wanted.constraints)
