@@ -40,7 +40,7 @@ from deccaf.policies import Decided, policy
 from deccaf.simulate import generate_applications
 from deccaf.simulate.alerts import build_alert_sets
 
-POLICIES = ["full-rejection", "random", "ova", "ova-optimal", "deccaf-paper", "deccaf-paper-refit", "deccaf",
+POLICIES = ["full-rejection", "only-classifier-fixed", "random", "ova", "ova-optimal", "deccaf-paper", "deccaf-paper-refit", "deccaf",
             "oracle", "oracle-without-limits", "deccaf-banded", "hem-as-released", "ova-as-released",
             "mao-two-stage-optimal", "nguyen-em", *MIXED]  # fmt: skip
 SMALL = Profile.model_validate(
