@@ -23,7 +23,7 @@ from scipy.special import expit, logit
 from deccaf.benchmark.cells import beliefs, limits_of, outcome
 from deccaf.benchmark.kept import with_first
 from deccaf.benchmark.profile import read_profile
-from deccaf.benchmark.run import Scenario, settled
+from deccaf.benchmark.scenario import Scenario, settled
 from deccaf.benchmark.scene import Setting
 from deccaf.benchmark.store import Store
 from deccaf.benchmark.world import Source, settings

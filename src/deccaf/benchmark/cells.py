@@ -123,6 +123,7 @@ def beliefs(
         "hem": correctness("p", "hem"),
         "hem-refit": correctness("refit", "refit"),
         "ova": correctness("p", "ova"),
+        "fixed": correctness("fixed", "hem"),
     }
     if "released" in kept:
         for name in ("hem", "ova"):

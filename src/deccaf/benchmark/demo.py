@@ -12,7 +12,8 @@ from deccaf.benchmark.cells import beliefs
 from deccaf.benchmark.first_plan import MonthOfPlans, plan_month, plan_sections
 from deccaf.benchmark.profile import GridTable, Profile, TeamTable, WorldTable
 from deccaf.benchmark.report import bench_sections
-from deccaf.benchmark.run import Scenario, run_benchmark, settled
+from deccaf.benchmark.run import run_benchmark
+from deccaf.benchmark.scenario import Scenario, settled
 from deccaf.benchmark.store import Store
 from deccaf.benchmark.tables import closed
 from deccaf.benchmark.world import Source, settings

@@ -13,6 +13,7 @@ from deccaf.benchmark import published, tables
 from deccaf.benchmark.formatting import MEASURED, PAPER_ROW, heads, plus, scenario_of
 from deccaf.benchmark.results import collect
 from deccaf.benchmark.sections import figures as pictures
+from deccaf.benchmark.sections.claims import claim_sections
 from deccaf.benchmark.sections.groups import group_sections, workload_sections
 from deccaf.benchmark.sections.models import model_sections
 from deccaf.benchmark.sections.rivals import rival_sections
@@ -22,17 +23,6 @@ from deccaf.errors import DataError
 from deccaf.planning.comparing import compared, direction
 from deccaf.policies import RIVALS
 from deccaf.report.page import Report, Section
-
-_CLAIMS = [
-    (PAPER, "random"),
-    (PAPER, "only-classifier"),
-    ("ova", "random"),
-    ("ova", "only-classifier"),
-    (PAPER, "ova"),
-    ("ova-optimal", "ova"),
-    (PAPER, "ova-optimal"),
-]
-"""What the paper says of its own methods (the first cheaper than the second), and what splits its gain."""
 
 
 def bench_report(folder: str | Path, *, drawn: bool = False) -> Report:
@@ -50,10 +40,26 @@ def bench_report(folder: str | Path, *, drawn: bool = False) -> Report:
         title="Who should decide: the benchmark",
         lead=f"{variations} variations of {count} scenarios, {most['n'].iloc[0]:,} cases to decide in each. "
         "An alert rate and the cost of a false alarm relative to a missed fraud make a scenario; a history "
-        "and everybody's capacity make a variation.",
+        f"and everybody's capacity make a variation. {searched(store)}",
         figures=_headline(tables.one_batch(results)),
         sections=bench_sections(store, results),
         footer="deccaf bench report: made from stored results alone; the same results give the same page.",
+    )
+
+
+def searched(store: Store) -> str:
+    """With which budget the settings of the paper's models were found, in a sentence."""
+    search = store.identity().get("search", {})
+    asked = {name: search.get(name, "none") for name in ("classifier", "expertise")}
+    if set(asked.values()) <= {"none", 0}:
+        return "The paper's models had fixed settings; nothing was searched."
+    if search.get("as_published") and set(asked.values()) == {"paper"}:
+        return "The paper's models had the searches of its appendix, for every history, expert and start."
+    words = {n: f"{b} trials" if isinstance(b, int) else f"the budget {b!r}" for n, b in asked.items()}
+    each = " for every history, expert and start" if search.get("as_published") else ""
+    return (
+        f"The settings of the paper's models were searched{each}: classifier {words['classifier']}, models "
+        f"of the experts {words['expertise']} (the paper: 2,000 for each of 11 starts, and 120)."
     )
 
 
@@ -69,8 +75,7 @@ def bench_sections(store: Store, results: pd.DataFrame) -> tuple[Section, ...]:
         *_mixtures(whole),
         *rival_sections(results),
         *_gaps(results),
-        *_orderings(results),
-        *_said_by_the_paper(store, results),
+        *claim_sections(store, results),
         *_training_data(results),
         *workload_sections(everything[~everything["policy"].isin(tables.MIXED)]),
         *group_sections(store),
@@ -293,104 +298,6 @@ def _gaps(results: pd.DataFrame) -> Iterable[Section]:
         "capacity: the oracle within limits against the oracle without them.",
         name="gaps",
     )
-
-
-def _orderings(results: pd.DataFrame) -> Iterable[Section]:
-    """Whether what the paper found of its own methods holds here."""
-    cost = (
-        tables.largest_share(results)
-        .groupby([*tables.SCENARIO, "policy"])[tables.cost_column(results)]
-        .mean()
-    )
-    wide = cost.unstack("policy")
-    rows = []
-    for better, worse in _CLAIMS:
-        if {better, worse} <= set(wide):
-            ratio = wide[better] / wide[worse]
-            rows.append(
-                {
-                    "Claim": f"{better} below {worse}",
-                    "Mean over the scenarios": f"{ratio.mean() - 1:+.1%}",
-                    "Holds on average": "yes" if ratio.mean() < 1 else "no",
-                    "In scenarios": f"{int((ratio < 1).sum())} of {len(ratio)}",
-                }
-            )
-    if rows:
-        yield Section(
-            title="The paper's orderings, for its own methods",
-            text="Relative difference of the mean cost; the last two lines take model and solver apart.",
-            table=pd.DataFrame(rows),
-            name="orderings",
-        )
-
-
-def _said_by_the_paper(store: Store, results: pd.DataFrame) -> Iterable[Section]:
-    """What the paper says in numbers of its own method, beside what was found here."""
-    wide = tables.by_variation(tables.largest_share(results))
-    if not {PAPER, "ova"} <= set(wide):
-        return
-    means = wide.groupby(tables.SCENARIO).mean()
-    less = float((1 - means[PAPER] / means["ova"]).mean())
-    won = tables.wins(results, PAPER)
-    rivals = won[won["policy"].isin(["ova", "random", "full-rejection", "only-classifier"])]
-    sure = (rivals["p_value"] < 0.05) & (rivals["won"] > 0.5)
-    scenarios = sure.groupby([rivals[name] for name in tables.SCENARIO]).all()
-    rows = [
-        (
-            "deccaf-paper costs less than ova, on average",
-            f"{published.REDUCTION:.1%}",
-            f"{less:.1%}",
-            less > 0,
-        ),
-        (
-            "deccaf-paper is significantly better than every other method (5 %, binomial)",
-            f"{published.SIGNIFICANT} of 6 scenarios",
-            f"{int(scenarios.sum())} of {len(scenarios)}",
-            bool(scenarios.mean() >= published.SIGNIFICANT / 6),
-        ),
-        *_ranks(tables.expert_models(store)),
-    ]
-    table = pd.DataFrame(rows, columns=["The paper says", "Paper", "Here", "Holds"])
-    yield Section(
-        title="What the paper says in numbers",
-        text="The paper's own method against its baselines, on its data there and on these data here.",
-        table=table.assign(Holds=table["Holds"].map({True: "yes", False: "no"})),
-        note=published.NOTE,
-        name="claims",
-    )
-
-
-def _ranks(models: pd.DataFrame) -> list[tuple[str, str, str, bool]]:
-    """AUC and ECE of the models of the experts, as figure 2 and the text about it have them."""
-    if models.empty or not {"hem", "ova"} <= set(models["model"]):
-        return []
-    means = models.groupby(["ratio", "model"])[["auc", "ece"]].mean().unstack("model")
-    auc, ece, rows = means["auc"], means["ece"], []
-    least = min(auc.index)
-    if len(auc) > 1:
-        worst = float(auc.loc[least, ["hem", "ova"]].max())
-        rows.append((f"AUC below one half at ratio {least:g}", "both", f"{worst:.2f} at most", worst < 0.5))
-    ahead = int((auc["hem"] > auc["ova"]).sum())
-    rows.append(
-        (
-            "the HEM ranks better than ova (AUC)",
-            "almost all",
-            f"{ahead} of {len(auc)} ratios",
-            2 * ahead > len(auc),
-        )
-    )
-    for ratio, better, worse in ((0.057, "hem", "ova"), (0.285, "ova", "hem")):
-        if ratio in ece.index:
-            here = ece.loc[ratio]
-            rows.append(
-                (
-                    f"{better} is better calibrated than {worse} at ratio {ratio:g} (ECE)",
-                    "lower",
-                    f"{here[better]:.3f} against {here[worse]:.3f}",
-                    bool(here[better] < here[worse]),
-                )
-            )
-    return rows
 
 
 def _training_data(results: pd.DataFrame) -> Iterable[Section]:

@@ -65,13 +65,19 @@ class Store:
         folder = self.folder / kind
         return sorted(f"{kind}/{mark.parent.name}" for mark in folder.glob(f"*/{_MARK}"))
 
+    def identity(self) -> dict[str, Any]:
+        """What this folder is about, as `settle` noted it; empty where it did not."""
+        path = self.folder / "bench.json"
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        return found
+
     def settle(self, identity: Mapping[str, Any]) -> None:
         """Note what this folder is about; another run must be about the same, or go elsewhere."""
         path, text = self.folder / "bench.json", json.dumps(identity, indent=1, sort_keys=True) + "\n"
         if not path.exists():
             write_text(text, path)
             return
-        before = json.loads(path.read_text(encoding="utf-8"))
+        before = self.identity()
         now = json.loads(text)
         odd = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
         if odd:

@@ -81,14 +81,13 @@ def fit_paper_classifier(setting: Setting, ratio: float, share: float, shortlist
     features, weight = paper_features(setting, scene), costs.case_weights(scene.label)
     classes = len(costs.classes)
 
-    def chosen() -> tuple[PaperClassifier, float]:
+    def chosen() -> tuple[PaperClassifier, PaperClassifier]:
         models = [PaperClassifier(classes).fit(features, scene.label, weight, validation=scene.held)]
-        fixed = min(models[0].losses_)
         for params in shortlist:
             settings, offset = split_offset(params)
             model = PaperClassifier(classes, candidates=[settings], offsets=[offset])
             models.append(model.fit(features, scene.label, weight, validation=scene.held))
-        return min(models, key=lambda model: min(model.losses_)), fixed
+        return min(models, key=lambda model: min(model.losses_)), models[0]
 
     model, fixed = clock("paper classifier", chosen)
     again = PaperClassifier(classes, candidates=[model.params_], offsets=[model.offset_])
@@ -102,7 +101,7 @@ def fit_paper_classifier(setting: Setting, ratio: float, share: float, shortlist
             "paper": _measures(scene.truth > 0, _not_first(p), on_test),
             "refit": _measures(scene.truth > 0, _not_first(refit), on_test),
             "validation": {
-                "fixed": fixed,
+                "fixed": min(fixed.losses_),
                 "chosen": min(model.losses_),
                 "cost": float((weight[scene.held] * wrong).mean()),
             },
@@ -111,7 +110,11 @@ def fit_paper_classifier(setting: Setting, ratio: float, share: float, shortlist
         },
         {
             "predictions": pd.DataFrame(
-                {**truth_columns("p", p, costs.classes), **truth_columns("refit", refit, costs.classes)}
+                {
+                    **truth_columns("p", p, costs.classes),
+                    **truth_columns("refit", refit, costs.classes),
+                    **truth_columns("fixed", fixed.predict(scene.test.features), costs.classes),
+                }
             ),
             "past": pd.DataFrame(truth_columns("p", past, costs.classes)),
         },

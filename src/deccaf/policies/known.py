@@ -43,6 +43,12 @@ def only_classifier(beliefs: Beliefs, room: Room, seed: int) -> Decided:
     return Decided(np.zeros(len(beliefs), np.int64), beliefs.method("hem").p.argmax(axis=1))
 
 
+@policy("only-classifier-fixed", needs=("fixed",))
+def only_classifier_fixed(beliefs: Beliefs, room: Room, seed: int) -> Decided:
+    """The same with the best of a few fixed settings, without what a search found."""
+    return Decided(np.zeros(len(beliefs), np.int64), beliefs.method("fixed").p.argmax(axis=1))
+
+
 @policy("random", needs=("hem",))
 def random(beliefs: Beliefs, room: Room, seed: int) -> Decided:
     """Everybody's room is filled at random; the paper's classifier decides what the machine gets."""
