@@ -14,6 +14,9 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& { echo $$p; break; }; done)
 BIN := .venv/bin
+# one more than there are cores: many tests wait for a browser, a database or a process of their own;
+# each computes in one thread
+WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 
 .PHONY: demo test lint reference docs wheel release soak lock clean
 
@@ -22,7 +25,7 @@ demo: .venv/ready
 
 test: .venv/ready
 	sh tools/test-packages
-	$(BIN)/python -m pytest -q -n auto --dist worksteal
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
 lint: .venv/ready
 	$(BIN)/ruff check .

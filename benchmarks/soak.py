@@ -45,7 +45,7 @@ class Soak:
     def __init__(self, folder: Path, postgres: Postgres | None, scale: float, kinds: list[str]) -> None:
         self.folder, self.postgres, self.scale = folder, postgres, scale
         self.rows: list[dict[str, str]] = []
-        self.kinds = [kind for kind in kinds if kind == "sqlite" or postgres is not None]
+        self.kinds = kinds
 
     def url(self, kind: str) -> str:
         name = f"t{uuid.uuid4().hex[:10]}"
@@ -259,7 +259,11 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=list(SECTIONS), default=list(SECTIONS))
     parser.add_argument("--database", nargs="+", choices=_BOTH, default=list(_BOTH))
     wish = parser.parse_args()
+    if not any(set(SECTIONS[name][1]) & set(wish.database) for name in wish.only):
+        parser.error(f"{', '.join(wish.only)}: nothing to do on {', '.join(wish.database)}")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name, postgres_server() as postgres:
+        if postgres is None and "postgresql" in wish.database:
+            parser.error("no PostgreSQL server programs; `sh tools/test-packages` installs them")
         soak = Soak(Path(name), postgres, wish.scale, wish.database)
         soak.run(wish.only)
     pd.set_option("display.width", 250, "display.max_colwidth", 200)

@@ -89,7 +89,7 @@ def million_cases(
             client.call("GET", path, timeout=120.0)
         slowest = writing.stop()
         facts.wrong += writing.wrong
-        seconds = float(np.median(took))
+        seconds = min(took)  # the others may hold what the service does by itself, once a minute
         facts.seconds.append(seconds)
         tell(f"{path}: {seconds:.2f} s of processor, writes meanwhile at most {slowest:.3f} s")
         facts.counts["slowest write, ms"] = max(facts.counts["slowest write, ms"], round(1000 * slowest))
@@ -112,7 +112,7 @@ def _idle_share(used: Callable[[], float]) -> float:
 def long_writes(url: str, folder: Path, cases: int, people: int = 50) -> Facts:
     """The largest changes there are, one after the other: the longest write transaction so far after each.
 
-    Arrivals and labels by the thousand, a file, the commit of a plan, an absence with a twenty-fifth of the cases, somebody
+    Cases and labels by the ten thousand, a file, the commit of a plan, an absence with a twenty-fifth of the cases, somebody
     out of use, the end of the shift; and a client that enters cases all the time.
     """
     facts, secret = Facts(), first_key(url)
@@ -132,12 +132,12 @@ def long_writes(url: str, folder: Path, cases: int, people: int = 50) -> Facts:
 
     writing = Writing(server.port, secret)
     rows = [some_case(f"b{k}", rng, names) for k in range(cases)]
-    for start in range(0, cases, 1_000):
-        do("bulk", "POST", "/v1/cases/bulk", {"cases": rows[start : start + 1_000]})
+    for start in range(0, cases, 10_000):
+        do("bulk", "POST", "/v1/cases/bulk", {"cases": rows[start : start + 10_000]})
     plan = do("draft", "POST", "/v1/plans", {})
     do("commit", "POST", f"/v1/plans/{plan['id']}/commit", {})
     do("file", "POST", "/v1/imports", ("case_id,x\n" + "".join(f"f{k},{k}\n" for k in range(cases))).encode())
-    labels = [{"case_id": f"b{k}", "label": 1} for k in range(min(cases, 1_000))]
+    labels = [{"case_id": f"b{k}", "label": 1} for k in range(min(cases, 10_000))]
     do("labels", "POST", "/v1/labels", {"labels": labels})
     do("absence", "PUT", "/v1/shifts/1/roster/p00", {"absent": True, "release": True})
     do("out of use", "PATCH", "/v1/experts/p01", {"active": False})

@@ -315,6 +315,20 @@ def hard_cases(experts: int = 20, each: int = 150, classes: int = 2) -> Decision
     return DecisionLog.of(features, truth, [f"e{j:02d}" for j in who], said, classes=classes)
 
 
+def assert_covariance_is_of_the_design(model: PooledLogistic, features: pd.DataFrame) -> None:
+    """v C v, for every row of the design, case by case."""
+    found = model.covariance(features, np.array([3]))[:, 0]
+    contrasts = model.posterior_.weights.shape[2]
+    for truth in range(model.classes_):
+        design = model.design(features, np.full(len(features), truth))
+        blocks = model.posterior_.covariance[3].reshape(contrasts, design.shape[1], contrasts, -1)
+        expected = np.einsum("ic,kcmd,id->ikm", design, blocks, design)
+        if model.of_right:  # of being right: towards or away from the truth
+            lever = np.eye(model.classes_)[truth][1:] - float(truth == 0)
+            expected = expected * lever[:, None] * lever
+        np.testing.assert_allclose(found[:, truth], expected, atol=1e-12)
+
+
 @pytest.mark.parametrize(("classes", "form"), [(2, "difficulty"), (3, "right")])
 def test_hard_cases_are_found_where_there_are_any(classes: int, form: str) -> None:
     log = hard_cases(classes=classes)
@@ -335,6 +349,8 @@ def test_hard_cases_are_found_where_there_are_any(classes: int, form: str) -> No
     np.testing.assert_array_equal(again.log_rows(held.features, held.truth, held.expert), rows)
     covariance = model.covariance(held.features[:5], np.array([0, 20]))
     assert (np.einsum("ijykk->ijyk", covariance) >= 0).all()
+    for one in (model, plain):
+        assert_covariance_is_of_the_design(one, held.features[:5])
     for truth in range(classes):
         one, other = (
             model.log_rows(held.features.iloc[[k]], np.array([truth]), np.array([3])) for k in (0, 1)

@@ -24,6 +24,7 @@ from deccaf.service.store import tables as t
 from deccaf.service.store import unfinished
 from deccaf.service.store.idempotency import KEPT_SECONDS, Answer, Call, forget_old
 from deccaf.service.store.keys import Actor
+from deccaf.service.web.api import cases as cases_api
 from service_world import World, world
 
 CASES = 23
@@ -231,6 +232,28 @@ def test_a_file_whose_import_was_killed_is_gone_and_can_be_sent_again(
     assert json.loads(first.body).items() >= {"accepted": CASES, "rejected": 0}.items()
     assert again.body == first.body
     assert set(seen(desk)["cases"]) == set(names)
+
+
+def test_many_cases_of_a_request_are_entered_in_pieces_all_or_none(
+    desk: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cases_api, "TOGETHER", 4)
+    body = {"cases": [desk.case(f"b{k}", bob=0.1) for k in range(CASES)]}
+    bulk = lambda: desk.machine.post(  # noqa: E731
+        "/v1/cases/bulk", json=body, headers={"Idempotency-Key": "k"}
+    )
+    with monkeypatch.context() as patch:
+        interrupt(patch, 2, lambda: desk.machine.post("/v1/cases", json=desk.case("b20", bob=0.1)))
+        refused = bulk()
+    assert (refused.status_code, "b20" in refused.json()["detail"]) == (409, True)
+    assert set(seen(desk)["cases"]) == {"b20"}
+    body["cases"] = [case for case in body["cases"] if case["case_id"] != "b20"]
+    first, again = bulk(), bulk()
+    assert (first.status_code, first.json()) == (201, {"accepted": CASES - 1})
+    assert (again.status_code, again.json()) == (201, first.json())
+    assert len(seen(desk)["cases"]) == CASES
+    assert rows(desk, t.unfinished) == 0
+    desk.assert_sound()
 
 
 @pytest.mark.parametrize("skip", [False, True])

@@ -36,6 +36,8 @@ FEWEST = 20
 """Cases of a class (or decisions of a kind) below which an AUC says nothing."""
 CHANCE = 1e-9
 """How seldom chance may bring about what is called certain."""
+LOOK = 200
+"""Rows that tell most columns from a copy of the ids."""
 MOST_ROWS = 50_000
 """Rows that an AUC looks at; drawn by lot from longer files, always the same."""
 _BINS, _FOLDS, _SHRINK = 64, 5, 2.0
@@ -224,13 +226,19 @@ class _Column:
     def is_copy_of(self, ids: pd.Series) -> bool:
         """Whether the column spells the ids, or their digits."""
         filled = np.flatnonzero(self.codes >= 0)
-        if not len(filled):
+        if not len(filled) or self._spelled(ids, filled[:LOOK]) is None:  # most do not: a few rows tell
             return False
-        own = pd.Series(self.levels).map(_plain).to_numpy()[self.codes[filled]]
-        names = ids.iloc[filled].astype(str)
+        own = self._spelled(ids, filled)
+        return own is not None and _seldom(pd.factorize(own)[0].astype(np.int64))
+
+    def _spelled(self, ids: pd.Series, rows: Ints) -> NDArray[np.object_] | None:
+        """The column's values as text, if these are the ids of the rows or the digits of these."""
+        codes, place = np.unique(self.codes[rows], return_inverse=True)
+        own = pd.Series(self.levels[codes]).map(_plain).to_numpy(dtype=object)[place]
+        names = ids.iloc[rows].astype(str)
         spelled = [names, names.str.replace(r"\D", "", regex=True)]
-        same = any(bool((text.map(_plain).to_numpy() == own).all()) for text in spelled)
-        return same and _seldom(pd.factorize(own)[0].astype(np.int64))
+        same = any(bool((text.map(_plain).to_numpy(dtype=object) == own).all()) for text in spelled)
+        return own if same else None
 
 
 @dataclass(frozen=True, eq=False)

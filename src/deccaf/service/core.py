@@ -44,6 +44,7 @@ TRIAL_SECONDS = 60.0
 """How often it is asked whether a trial does harm."""
 CLAIM_SECONDS = 1800.0
 FORGET_SECONDS = 3600.0
+SIZES_SECONDS = 900.0
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,7 @@ class Service:
         self.rng = np.random.default_rng()
         self.worker = Worker(self.engine, url)
         self._forget_at = time.monotonic() + FORGET_SECONDS
+        self._sizes_at = 0.0
         self._trial_at = time.monotonic()
         self._stop = threading.Event()
         self._keeper = threading.Thread(target=self._keep_house, name="deccaf-house", daemon=True)
@@ -201,6 +203,7 @@ class Service:
         return (
             self.condition.look,
             self._checkpoint,
+            self._look_at_sizes,
             self.models.refresh,
             self.trying.refresh,
             self.large.end_open,
@@ -221,6 +224,11 @@ class Service:
         at = time.time()
         while self.writer.submit(lambda connection: forget_old(connection, at)).result():
             pass
+
+    def _look_at_sizes(self) -> None:
+        if time.monotonic() >= self._sizes_at:
+            self._sizes_at = time.monotonic() + SIZES_SECONDS
+            database.look_at_sizes(self.engine)
 
     def _checkpoint(self) -> None:
         database.checkpoint(self.engine)

@@ -143,11 +143,15 @@ class PooledLogistic(DecisionPart):
 
     def log_rows(self, features: pd.DataFrame, truth: Ints, expert: Ints) -> Array:
         """(rows, K): log-chance of each decision for rows of case, truth and expert."""
-        design = self._design(self.encoder_.transform(features), truth)
-        eta = np.zeros((len(design), self._contrasts + 1))
+        matrix = self.encoder_.transform(features)
+        eta = np.zeros((len(matrix), self._contrasts + 1))
         for j in np.unique(expert):
-            rows = expert == j
-            eta[rows, 1:] = design[rows] @ self.posterior_.weights[j]
+            rows = np.flatnonzero(expert == j)
+            mine, y = matrix[rows], truth[rows]
+            slopes, harder, intercepts = self._split(self.posterior_.weights[j])
+            eta[rows, 1:] = mine @ slopes + intercepts[y]
+            if harder.size:
+                eta[rows, 1:] += (mine @ harder) * (2 * y - 1)[:, None]
         if self.errors_ is None:
             return np.asarray(log_softmax(eta, axis=1))
         out = log_expit(-eta[:, 1:]) + _log(self.errors_[expert, truth])
@@ -239,15 +243,36 @@ class PooledLogistic(DecisionPart):
         """(cases, K truths, K - 1, K - 1) for one expert."""
         contrasts, truths = self._contrasts, self.classes_
         out = np.empty((len(matrix), truths, contrasts, contrasts))
-        for y in range(truths):
-            design = self._design(matrix, np.full(len(matrix), y))
-            blocks = self.posterior_.covariance[expert].reshape(contrasts, -1, contrasts, design.shape[1])
-            for k, m in np.ndindex(contrasts, contrasts):
-                out[:, y, k, m] = ((design @ blocks[k, :, m]) * design).sum(axis=1)
+        columns = self.posterior_.weights.shape[1]
+        blocks = self.posterior_.covariance[expert].reshape(contrasts, columns, contrasts, columns)
+        for k, m in np.ndindex(contrasts, contrasts):
+            out[:, :, k, m] = self._quadratic(matrix, blocks[k, :, m])
         if self.errors_ is None:
             return out
         lever = np.eye(truths)[:, 1:] - np.eye(truths)[:, :1]  # how each log-odds moves with being right
         return np.asarray(out * (lever[:, :, None] * lever[:, None, :]))
+
+    def _quadratic(self, matrix: Array, block: Array) -> Array:
+        """(cases, K truths): v C v for the design's row v of each case and truth, without making the design.
+
+        With v = (x, +-x, e_y) it is x S x +- x T x + x (2 c_y) + c_yy, for sums S and T of blocks of C:
+        products half as wide, and one for all truths.
+        """
+        width, truths = matrix.shape[1], self.classes_
+        start = len(block) - truths  # of the intercepts
+        same = block[:width, :width].copy()
+        cross = block[:width, start:] + block[start:, :width].T
+        if self.form_ != "difficulty":
+            found = np.einsum("ij,ij->i", matrix @ same, matrix)[:, None] + matrix @ cross
+            return np.asarray(found + np.diag(block)[start:])
+        sign = np.array([-1.0, 1.0])
+        same += block[width:start, width:start]
+        turns = block[:width, width:start] + block[width:start, :width]
+        harder = block[width:start, start:] + block[start:, width:start].T
+        found = matrix @ (cross + harder * sign) + np.diag(block)[start:]
+        found += np.einsum("ij,ij->i", matrix @ same, matrix)[:, None]
+        found += np.einsum("ij,ij->i", matrix @ turns, matrix)[:, None] * sign
+        return np.asarray(found)
 
     def to_dict(self) -> dict[str, Any]:
         """What was learned, for a file."""

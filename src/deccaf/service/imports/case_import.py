@@ -104,6 +104,11 @@ class Checked:
     head: list[dict[str, Any]] = field(default_factory=list)
     """The first rows, shortened."""
 
+    @classmethod
+    def whole(cls, arrivals: list[Arrival]) -> Checked:
+        """Cases that came in a request, every one of which can be entered."""
+        return cls(arrivals, list(range(1, len(arrivals) + 1)), [], 0, len(arrivals), 0, [])
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {

@@ -228,7 +228,7 @@ def expire_claims(
 ) -> list[str]:
     """Take cases of one shift from reviewers whose claims have run out; each goes to the next best."""
     c = t.assignments.c
-    late = sa.and_(c.state == "claimed", c.claimed_until < at)
+    late = sa.and_(t.IS_CLAIMED, c.claimed_until < at)
     shift = connection.execute(sa.select(c.shift_id).where(late).order_by(c.shift_id).limit(1)).scalar()
     if shift is None:
         return []
@@ -243,7 +243,7 @@ def expire_claims(
 def any_expired(connection: sa.Connection, at: float) -> bool:
     """Whether some claim has run out."""
     c = t.assignments.c
-    query = sa.select(c.id).where(c.state == "claimed", c.claimed_until < at).limit(1)
+    query = sa.select(c.id).where(t.IS_CLAIMED, c.claimed_until < at).limit(1)
     return connection.execute(query).scalar() is not None
 
 
@@ -437,12 +437,15 @@ def mean_seconds(connection: sa.Connection, since: float) -> dict[str, float]:
     counts: dict[str, int] = {}
     totals: dict[str, float] = {}
     for made in (t.decisions, t.opinions):
-        d = made.c
-        query = sa.select(d.maker, sa.func.count(), sa.func.sum(d.seconds)).group_by(d.maker)
-        for maker, count, total in connection.execute(query.where(d.at >= since, d.seconds.is_not(None))):
-            counts[maker] = counts.get(maker, 0) + count
-            totals[maker] = totals.get(maker, 0.0) + float(total)
-    return {maker: totals[maker] / count for maker, count in counts.items()}
+        d, e = made.c, t.experts.c
+        theirs = [d.maker == e.name, d.at >= since]  # person by person: a stretch of the index each
+        count, total = (
+            sa.select(of(d.seconds)).where(*theirs).scalar_subquery() for of in (sa.func.count, sa.func.sum)
+        )
+        for maker, many, seconds in connection.execute(sa.select(e.name, count, total)):
+            counts[maker] = counts.get(maker, 0) + many
+            totals[maker] = totals.get(maker, 0.0) + float(seconds or 0.0)
+    return {maker: totals[maker] / count for maker, count in counts.items() if count}
 
 
 def _most_urgent(query: sa.Select[Any]) -> sa.Select[Any]:

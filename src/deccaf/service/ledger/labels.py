@@ -18,7 +18,7 @@ from deccaf.service.store.unfinished import Unfinished
 
 Labelled = tuple[str, str]
 """A case and its label, as JSON."""
-AT_ONCE = 1_000
+AT_ONCE = 500
 """Labels that are written together on SQLite."""
 
 
@@ -27,7 +27,7 @@ def label(connection: sa.Connection, rows: Sequence[Labelled], actor: Actor, at:
 
     Cases are locked before anything is written: the label of a case is the last one on its trail.
     """
-    _need_cases(connection, rows)
+    need_cases(connection, rows)
     _write(connection, rows, actor, at)
     return accepted(rows)
 
@@ -42,9 +42,9 @@ def begin(
 ) -> Unfinished:
     """Begin to write labels in pieces; what has begun is done, if need be by the next process.
 
-    Each case is whole at any time, so nothing is hidden meanwhile.
+    Each case is whole at any time, so nothing is hidden meanwhile. That the cases are there is looked at
+    before (`need_cases`), outside this transaction: none goes away again.
     """
-    _need_cases(connection, rows)
     return unfinished.begin(
         connection,
         at,
@@ -72,7 +72,8 @@ def write_piece(connection: sa.Connection, change: Unfinished, done: int, at: fl
     return None
 
 
-def _need_cases(connection: sa.Connection, rows: Sequence[Labelled]) -> None:
+def need_cases(connection: sa.Connection, rows: Sequence[Labelled]) -> None:
+    """Refuses labels of cases that nobody knows; locks the others."""
     ids = {case_id for case_id, _ in rows}
     missing = sorted(ids - case_records.lock(connection, ids).keys())
     if missing:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +15,9 @@ from deccaf.service.imports import past_records
 from deccaf.service.ledger.desk import machine_first
 from deccaf.service.store import tables as t
 
-LONG_SECONDS = 0.1
+MANY_CASES = 100_000
 KEPT_SECONDS = 120.0
-"""Records that take longer than the one to add up may be as old as the other."""
+"""Records of more cases than the one may be as old as the other."""
 
 
 @dataclass(frozen=True)
@@ -92,25 +91,27 @@ class Records:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: list[ExpertReport] = []
-        self._at, self._seconds = 0.0, 0.0
+        self._at = 0.0
 
     def read(self, connection: sa.Connection, at: float) -> tuple[list[ExpertReport], float]:
-        """The records, and of when they are: of now, unless it takes long to add them up."""
+        """The records, and of when they are: of now, unless there are many cases."""
         with self._lock:
-            if self._seconds < LONG_SECONDS or at > self._at + KEPT_SECONDS:
+            if not _are_many(connection) or at > self._at + KEPT_SECONDS:
                 self._add_up(connection, at)
             return self._kept, self._at
 
     def keep_fresh(self, connection: sa.Connection, at: float) -> None:
         """Add up in time what takes long, so that nobody waits for it."""
         with self._lock:
-            if not self._at or (self._seconds >= LONG_SECONDS and at > self._at + KEPT_SECONDS / 2):
+            if at > self._at + KEPT_SECONDS / 2 and _are_many(connection):
                 self._add_up(connection, at)
 
     def _add_up(self, connection: sa.Connection, at: float) -> None:
-        began = time.perf_counter()
-        self._kept = report_experts(connection)
-        self._at, self._seconds = at, time.perf_counter() - began
+        self._kept, self._at = report_experts(connection), at
+
+
+def _are_many(connection: sa.Connection) -> bool:
+    return (connection.execute(sa.select(sa.func.max(t.cases.c.id))).scalar() or 0) > MANY_CASES
 
 
 def _by_maker(connection: sa.Connection, query: sa.Select[Any], found: dict[str, list[Any]]) -> None:

@@ -10,7 +10,6 @@ import sqlalchemy as sa
 from deccaf.data.costs import MACHINE
 from deccaf.planning.random_sharing import random_cost
 from deccaf.service.ledger import case_records, shifts
-from deccaf.service.ledger.review.golden import is_golden
 from deccaf.service.monitor.live_losses import LiveLosses
 from deccaf.service.store import tables as t
 
@@ -58,12 +57,12 @@ def report_shift(connection: sa.Connection, shift_id: int, losses: LiveLosses) -
     """Cases, loads and expected costs of a shift."""
     roster = shifts.read_roster(connection, shift_id)
     a = t.assignments.c
-    counted = sa.select(a.maker, a.state, sa.func.count(), sa.func.sum(a.expected_loss)).where(
-        a.shift_id == shift_id, a.state.in_(t.HELD)
-    )
+    counted = sa.select(a.maker, a.state, sa.func.count(), sa.func.sum(a.expected_loss))
+    counted = counted.where(a.shift_id == shift_id).group_by(a.maker, a.state)
     states: dict[str, dict[str, Any]] = {}
-    for maker, state, count, loss in connection.execute(counted.group_by(a.maker, a.state)):
-        states.setdefault(maker, {})[state] = (count, loss)
+    for held in (t.IS_LIVE, t.IS_ANSWERED):  # each has its index
+        for maker, state, count, loss in connection.execute(counted.where(held)):
+            states.setdefault(maker, {})[state] = (count, loss)
     golden = _golden(connection, shift_id)
     makers = [
         MakerLoad(
@@ -102,8 +101,9 @@ def report_shift(connection: sa.Connection, shift_id: int, losses: LiveLosses) -
 def _golden(connection: sa.Connection, shift_id: int) -> dict[str, tuple[int, float]]:
     """Everybody's golden cases, which take their time and are no cost of the day: how many, expected loss."""
     a = t.assignments.c
+    # from the golden cases, which are few, to their assignments: not by the index of the shift
     query = sa.select(a.maker, sa.func.count(), sa.func.sum(a.expected_loss)).where(
-        a.shift_id == shift_id, a.state.in_(t.LIVE), is_golden(a.case_id)
+        a.shift_id + 0 == shift_id, t.IS_LIVE, a.case_id.in_(sa.select(t.golden_cases.c.case_id))
     )
     rows = connection.execute(query.group_by(a.maker))
     return {maker: (int(count), float(loss)) for maker, count, loss in rows}

@@ -128,6 +128,13 @@ def checkpoint(engine: sa.Engine) -> None:
             connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)").all()
 
 
+def look_at_sizes(engine: sa.Engine) -> None:
+    """Let SQLite look at samples of its tables, to know the better index; PostgreSQL does so by itself."""
+    if engine.dialect.name == "sqlite":
+        with engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA optimize=0x10002").all()
+
+
 def in_transaction(connection: sa.Connection) -> bool:
     """Whether what was changed can still be committed: some errors of SQLite end the transaction."""
     driver = connection.connection.dbapi_connection

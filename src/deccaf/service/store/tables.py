@@ -200,7 +200,6 @@ assignments = _table(
     sa.Index("ix_assignments_queue", "maker", "state", "id"),
     sa.Index("ix_assignments_shift", "shift_id", "id"),
     sa.Index("ix_assignments_plan", "plan_id"),
-    sa.Index("ix_assignments_claims", "state", "claimed_until"),
     sa.Index("ix_assignments_pricing", "pricing_id"),
 )
 # The first letters of an id are looked up bytewise whatever the collation; SQLite's own index does that.
@@ -224,14 +223,8 @@ sa.Index(
     sqlite_where=_INDEXED,
     postgresql_where=_INDEXED,
 )
-sa.Index(
-    "ix_assignments_live",
-    assignments.c.shift_id,
-    assignments.c.maker,
-    sqlite_where=_INDEXED,
-    postgresql_where=_INDEXED,
-)
 for _name, _columns in {
+    "ix_assignments_live": ("shift_id", "maker", "state", "expected_loss"),
     "ix_assignments_person": ("maker", "id"),
     "ix_assignments_loss": ("expected_loss", "id"),
     "ix_assignments_person_loss": ("maker", "expected_loss", "id"),
@@ -242,6 +235,15 @@ for _name, _columns in {
         sqlite_where=_INDEXED,
         postgresql_where=_INDEXED,
     )
+
+IS_CLAIMED = sa.text("assignments.state = 'claimed'")
+_CLAIMED = sa.text("state = 'claimed'")
+sa.Index(
+    "ix_assignments_claims",
+    assignments.c.claimed_until,
+    sqlite_where=_CLAIMED,
+    postgresql_where=_CLAIMED,
+)
 
 IS_ANSWERED = sa.text("assignments.state = 'answered'")
 _ANSWERED = sa.text("state = 'answered'")
@@ -264,7 +266,7 @@ decisions = _table(
     sa.Column("decision", sa.Text, nullable=False),
     sa.Column("seconds", sa.Double),
     _at(),
-    sa.Index("ix_decisions_maker", "maker", "at"),
+    sa.Index("ix_decisions_maker", "maker", "at", "seconds"),
     sa.Index("ix_decisions_at", "at"),
 )
 

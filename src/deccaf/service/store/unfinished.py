@@ -23,7 +23,7 @@ from deccaf.data.costs import MACHINE
 from deccaf.service.errors import RefusedError
 from deccaf.service.store import tables as t
 
-PIECE = 400
+PIECE = 300
 """Rows of a large change that are written together."""
 _AT_ONCE = 500
 _OPEN = sa.select(t.unfinished)

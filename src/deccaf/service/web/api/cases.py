@@ -58,6 +58,10 @@ Features = Annotated[dict[ColumnName, Value], Field(max_length=MOST_COLUMNS)]
 Loss = Annotated[float, Field(allow_inf_nan=False, ge=-1e12, le=1e12)]
 
 
+TOGETHER = 3_000
+"""Cases of a request that are entered in one transaction; on SQLite more go in as a file does, in pieces."""
+
+
 class NewCase(Strict):
     """A case; `losses` (expected loss by maker) only where your own model scores it."""
 
@@ -131,17 +135,30 @@ async def add_cases(
     many: ManyCases, request: Request, here: Here, who: LeadOrMachine, key: IdempotencyKey = None
 ) -> Response:
     """Enter many cases; they wait for the next plan. All are entered, or none."""
+    call = await call_of(request, who, key)
 
-    def change(connection: sa.Connection, at: float, arrivals: list[Arrival]) -> dict[str, Any]:
-        known = case_records.known_cases(connection, [arrival.case_id for arrival in arrivals])
+    def refuse_known(known: set[str]) -> None:
         if known:
             detail = f"{len(known)} case(s) are in the ledger already, first: {min(known)!r}"
             raise conflict("known-case", detail)
+
+    def change(connection: sa.Connection, at: float, arrivals: list[Arrival]) -> dict[str, Any]:
+        refuse_known(case_records.known_cases(connection, [arrival.case_id for arrival in arrivals]))
         case_records.hold(connection, arrivals, who, at)
         return {"accepted": len(arrivals)}
 
-    call = await call_of(request, who, key)
-    return send(await here.prepared_change(call, lambda: _arrivals(here, many.cases), change, 201))
+    async def write(arrivals: list[Arrival]) -> Answer:
+        if not unfinished.is_in_pieces(here.engine, len(arrivals), TOGETHER):
+            return await here.change(call, lambda connection, at: change(connection, at, arrivals), 201)
+        file = File(
+            Checked.whole(arrivals),
+            "cases/bulk",
+            lambda found: refuse_known({a.case_id for a in arrivals} - {a.case_id for a in found.arrivals}),
+            lambda _, found: {"accepted": len(found.arrivals)},
+        )
+        return await to_thread.run_sync(here.large.enter_file, call, file)
+
+    return send(await here.prepared(call, lambda: _arrivals(here, many.cases), write, 201))
 
 
 @router.get("/cases")

@@ -15,7 +15,6 @@ from deccaf.service.core import Service
 from deccaf.service.jobs.learning import read_config
 from deccaf.service.ledger import check, shifts
 from deccaf.service.ledger.assignments import list_outcomes
-from deccaf.service.reports.expert_report import report_experts
 from deccaf.service.reports.letting_report import report_letting
 from deccaf.service.reports.shift_report import report_shift
 from deccaf.service.web.api.common import Lead, problems
@@ -44,8 +43,12 @@ def shift_report(here: Here, who: Lead, shift: ShiftQuery = None) -> dict[str, A
 
 @router.get("/experts")
 def expert_report(here: Here, who: Lead) -> dict[str, Any]:
-    """Everybody's decisions against labels, with 95 % intervals, also on cases that were assigned by lot."""
-    return {"items": [asdict(row) for row in here.read(report_experts)]}
+    """Everybody's decisions against labels, with 95 % intervals, also on cases that were assigned by lot.
+
+    `as_of` is when they were added up: now, or, with more than 100,000 cases, at most two minutes ago.
+    """
+    found, at = here.read(lambda connection: here.records.read(connection, time.time()))
+    return {"as_of": as_time(at), "items": [asdict(row) for row in found]}
 
 
 @router.get("/let-through")
