@@ -41,12 +41,12 @@ for room in (2, 6, 12):
 
 # %% [markdown]
 # ## Next week: wages against errors
-# Each past Monday stands for the next one. An hour of Ann costs 60, of Bob 40, of Cyd 25, and takes four cases.
+# Each past Monday stands for the next one. An hour of Ann costs 18, of Bob 14, of Cyd 8, and is time for four cases.
 
 # %%
 staffing = model.staff(
     cases,
-    {"wage": {"ann": 60, "bob": 40, "cyd": 25}, "hours": 4, "minutes": 15, "kind": "product"},
+    {"wage": {"ann": 18, "bob": 14, "cyd": 8}, "hours": 4, "minutes": 15, "kind": "product"},
     dates=opened,
 )
 staffing
