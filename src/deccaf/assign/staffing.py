@@ -237,7 +237,8 @@ def solved_day(loss: Floats, room: Ints, seed: int) -> tuple[float, Floats, Ints
 def _room(days: Sequence[StaffedDay], hours: Hours, given: Floats) -> Ints:
     """Days x people: cases of the past days for which these hours are enough."""
     weight = np.array([[day.weight] for day in days])
-    return np.floor(np.maximum(given, 0.0) * hours.pace / weight + 1e-9).astype(np.int64)
+    cases = np.floor(np.maximum(given, 0.0) * hours.pace / weight + 1e-9)
+    return np.asarray(cases, np.int64)
 
 
 def _rounded(hours: Hours, given: Floats) -> Floats:

@@ -345,7 +345,7 @@ def calibration_figure(found: Backtest) -> Figure:
         for name in _often(found)
         for mine in [found.calibration[found.calibration["expert"] == name]]
     }
-    error = calibration_table(found).set_index("expert").loc[POOLED, "calibration error"]
+    error = calibration_table(found).set_index("expert").loc[POOLED]["calibration error"]
     return reliability_grid(
         panels, title=f"Chances are off by {error} over all decisions; by expert as below"
     )

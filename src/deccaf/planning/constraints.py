@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from deccaf.assign import (
     Assignment,
@@ -25,7 +25,7 @@ from deccaf.assign import (
     solve_constrained_problem,
 )
 from deccaf.assign.constrained.constraints import Constraint
-from deccaf.data.config import BandTable, ConstraintsTable, Table
+from deccaf.data.config import BandTable, ConstraintsTable
 from deccaf.data.costs import MACHINE
 from deccaf.errors import ConfigError
 from deccaf.planning.minutes import handling_minutes, numbers
@@ -36,7 +36,7 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-_Asked = TypeVar("_Asked", bound=Table)
+_Asked = TypeVar("_Asked", bound=BaseModel)
 
 
 def read_constraints(given: ConstraintsTable | Mapping[str, Any]) -> ConstraintsTable:

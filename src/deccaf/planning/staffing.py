@@ -80,9 +80,10 @@ class Staffing:
     def table(self) -> pd.DataFrame:
         """The roster as rows: `day`, `expert_id`, `hours`, and `upper`, the cases that this is room for; a
         capacity file once `day` is called `batch`."""
-        rows = self.hours.rename_axis(index="day", columns="expert_id").stack().rename("hours").reset_index()
-        pace = rows["expert_id"].map(self.people["pace"])
-        return rows.assign(upper=np.floor(rows["hours"] * pace + 1e-9).astype("int64"))
+        rows = [(day, name, hours) for day, each in self.hours.iterrows() for name, hours in each.items()]
+        table = pd.DataFrame(rows, columns=["day", "expert_id", "hours"])
+        room = table["hours"] * table["expert_id"].map(self.people["pace"])
+        return table.assign(upper=np.floor(room + 1e-9).astype("int64"))
 
     def plot(self) -> Any:
         """The frontier of cost against hours: a matplotlib figure. It needs the extra `report`."""

@@ -31,7 +31,7 @@ def training(
         return pd.DataFrame(columns=["expert", "as_good_as", "kind", "saves"])
     names = pd.Index(sorted({str(one) for each in kinds for past in each for one in pd.unique(past)}))
     bounds = _bounds(
-        week, roster, [[names.get_indexer(k) for k in each] for each in kinds], len(names), reviews
+        week, roster, [[names.get_indexer(pd.Index(k)) for k in each] for each in kinds], len(names), reviews
     )
     order = np.argsort(-bounds, axis=None, kind="stable")[:MOST_SOLVED]
     found: list[tuple[str, str, str, float]] = []

@@ -59,8 +59,7 @@ def reliability_grid(
     grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     limits = _limits([table for curves in shown.values() for table in curves.values()])
     for axes, (name, curves) in zip(grid.flat, shown.items(), strict=False):
-        finish(axes, name)
-        axes.title.set_fontsize(9)
+        finish(axes, name, panel=True)
         _draw(axes, curves, limits)
         note = "\n".join(f"{model} {_error(table):.1%}" for model, table in curves.items())
         axes.text(0.97, 0.04, note, transform=axes.transAxes, ha="right", fontsize=7, color=MUTED)

@@ -51,9 +51,10 @@ def canvas(title: str, *, width: float = 7.2, height: float = 4.2) -> tuple[Figu
     return figure, axes
 
 
-def finish(axes: Axes, title: str) -> None:
-    """Apply the house style to one pair of axes."""
-    axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK, wrap=True)
+def finish(axes: Axes, title: str, *, panel: bool = False) -> None:
+    """Apply the house style to one pair of axes; a `panel` is one of several under a common title."""
+    size, weight = (9, "normal") if panel else (11, "bold")
+    axes.set_title(title, loc="left", fontsize=size, fontweight=weight, color=INK, wrap=True)
     axes.grid(color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(colors=MUTED, labelsize=9, length=0)

@@ -32,8 +32,7 @@ def people_picture(people: People) -> Figure:
     grid = figure.subplots(1, len(people.classes), squeeze=False, sharey=True)[0]
     place = np.arange(len(shown))
     for axes, name in zip(grid, people.classes, strict=True):
-        finish(axes, f"when the truth is {name}")
-        axes.title.set_fontsize(9)
+        finish(axes, f"when the truth is {name}", panel=True)
         rate = shown[f"error_rate_{name}"].to_numpy(np.float64)
         ends = np.stack([rate - shown[f"low_{name}"], shown[f"high_{name}"] - rate]).clip(min=0)
         axes.errorbar(rate, place, xerr=ends, fmt="o", color=BLUE, markersize=4, elinewidth=1.4)

@@ -26,18 +26,17 @@ def plan_picture(plan: Plan) -> Figure:
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
     place, cases = np.arange(len(makers)), makers["cases"].to_numpy()
     room = np.fmax(makers["capacity"].to_numpy(np.float64), cases)
-    finish(left, "Cases (pale: room that is left)")
+    finish(left, "Cases (pale: room that is left)", panel=True)
     left.barh(place, np.where(np.isnan(room), cases, room), color=GRID, height=0.62)
     colors = [MUTED if name == MACHINE else BLUE for name in makers.index]
     bars = left.barh(place, cases, color=colors, height=0.62)
     left.bar_label(bars, [f"{count:,}" for count in cases], padding=3, color=INK, fontsize=8)
     left.set_yticks(place, [str(name) for name in makers.index])
     left.margins(x=0.12)
-    finish(right, named("What one more case of their time would save", summary.unit))
+    finish(right, named("What one more case of their time would save", summary.unit), panel=True)
     right.hlines(place, 0, makers["price"], color=ORANGE, linewidth=1.6)
     right.plot(makers["price"], place, "o", color=ORANGE, markersize=5)
     for axes in (left, right):
-        axes.title.set_fontsize(9)
         axes.grid(visible=False, axis="y")
     figure.suptitle(_finding(summary), x=0.01, ha="left", fontsize=11, fontweight="bold", color=INK)
     return figure

@@ -25,6 +25,8 @@ from deccaf.service.store import tables as t
 MOST_CASES = 3_000
 FEWEST = 20
 A_WEEK = 7 * 86_400.0
+A_WEEK_OF_DAYS = 7
+"""Past days from which on one weekday is told from another."""
 LESSONS = 3
 PRECISION = 0.01
 """A page need not be as exact as a roster."""
@@ -68,13 +70,11 @@ def next_week(connection: sa.Connection, table: StaffingTable, terms: Terms | No
     loss = np.where(np.isfinite(loss), loss, loss[:, :1])[
         :, kept
     ]  # who may not get a case gains nothing by it
-    dates = pd.Series(pd.to_datetime([row.created_at for row in rows], unit="s"))[usable].reset_index(
-        drop=True
-    )
-    if dates.dt.normalize().nunique() < 7:
-        daily = len(dates) / dates.dt.normalize().nunique()
-        table = table.model_copy(update={"cases": table.cases or daily})
-        dates = None
+    at = pd.Series(pd.to_datetime([row.created_at for row in rows], unit="s"))[usable].reset_index(drop=True)
+    days = at.dt.normalize().nunique()
+    if days < A_WEEK_OF_DAYS:
+        table = table.model_copy(update={"cases": table.cases or len(at) / days})
+    dates = None if days < A_WEEK_OF_DAYS else at
     scored = Scored(
         ids=pd.RangeIndex(len(loss)),
         makers=tuple(makers[j] for j in kept),
