@@ -63,13 +63,27 @@ def http_of(request: Request, shift: int) -> tuple[str, str, str, str]:
             path, body = "/v1/teams", {"name": args["name"]}
         case "activate":
             path = f"/v1/models/{args['number']}/activate"
+        case "trial":
+            path, body = "/v1/trials", {"model": args["number"], "share": 0.5, "bound": 1.0}
+        case "begin" | "end":
+            path = f"/v1/trials/{args['number']}/{request.kind}"
+        case "golden_case":
+            case_ = {"features": {"amount": 1.5, "channel": "web"}, "label": args["label"]}
+            path, body = "/v1/golden", {"cases": [case_]}
+        case "golden_rate":
+            method, path, body = "PUT", f"/v1/golden/rates/{args['maker']}", {"rate": args["rate"]}
         case "report":
             return "GET", "/v1/reports/ledger", "", "application/json"
     return method, path, json.dumps(body), "application/json"
 
 
-def read_record(connection: sa.Connection, prefix: str, shift: int, known: Mapping[int, Plan]) -> Seen:
-    """What is on record of the cases with this prefix, and of a shift; rows of `known` drafts are not read again."""
+def read_record(
+    connection: sa.Connection, prefix: str, shift: int, known: Mapping[int, Plan], since: Mapping[str, int]
+) -> Seen:
+    """What is on record of the cases with this prefix, and of a shift; rows of `known` drafts are not read again.
+
+    `since` are the last trial and golden case of before.
+    """
     states = dict(_rows(connection, t.plans.c["id", "state"], t.plans.c.shift_id == shift))
     drafts = {
         number: known[number].rows if number in known else _draft(connection, number)
@@ -85,7 +99,26 @@ def read_record(connection: sa.Connection, prefix: str, shift: int, known: Mappi
         plans=states,
         prices=dict(zip(json.loads(makers), json.loads(prices), strict=True)),
         drafts=drafts,
+        desk=_desk(connection, {maker for maker, *_ in seats}, since),
     )
+
+
+def last_of_desk(connection: sa.Connection) -> dict[str, int]:
+    """The last trial and golden case."""
+    tables = {"trials": t.trials, "golden": t.golden_sources}
+    return {
+        name: int(connection.execute(sa.select(sa.func.max(table.c.id))).scalar() or 0)
+        for name, table in tables.items()
+    }
+
+
+def _desk(connection: sa.Connection, people: set[str], since: Mapping[str, int]) -> dict[str, Any]:
+    trials = _rows(connection, t.trials.c["id", "state"], t.trials.c.id > since["trials"])
+    found: dict[str, Any] = {f"trial {number}": state for number, state in trials}
+    rates = _rows(connection, t.golden_rates.c["maker", "rate"], t.golden_rates.c.maker.in_(people))
+    found |= {f"rate of {maker}": rate for maker, rate in rates}
+    golden = len(_rows(connection, [t.golden_sources.c.id], t.golden_sources.c.id > since["golden"]))
+    return found | ({"golden": golden} if golden else {})
 
 
 def _cases(connection: sa.Connection, prefix: str) -> dict[str, Any]:

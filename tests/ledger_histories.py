@@ -33,13 +33,13 @@ from deccaf.service import large_changes
 from deccaf.service.ledger import claims, labels
 from deccaf.service.store import unfinished
 from deccaf.service.web.admission import Refusals
-from ledger_client import http_of, read_record
+from ledger_client import http_of, last_of_desk, read_record
 from ledger_model import MACHINE, Answer, Ledger, Request, Seat, Seen, explain
 from service_world import World, bearer, history, model_file, shift_body, world
 
 PAUSE = 0.002
 """Statements on PostgreSQL are held up by random times up to this, so that transactions meet more often."""
-CLASSES = {0: (0, 1), 1: ("no", "yes")}
+CLASSES = {0: (0, 1), 1: ("no", "yes"), 2: (0, 1)}
 LOSSES = (0.1, 0.2, 0.3, 0.4, 0.5)
 SEEDS = st.integers(0, 2**32 - 1)
 """What a step does follows from one number and the state so far: what races bring about differs from run to run,
@@ -106,9 +106,9 @@ class AtOnce(Refusals):
 def bench(
     url: str, folder: Path, stop_at_findings: bool = True, without: Sequence[str] = ()
 ) -> Iterator[Bench]:
-    """A service with two models, on a database of its own; on SQLite large changes begin with two rows."""
+    """A service with three models, on a database of its own; on SQLite large changes begin with two rows."""
     with in_small_pieces(lambda: found.dawdle()), world(url, housekeeping=False) as desk:
-        files = [model_file(folder), model_bytes(other_model(), folder)]
+        files = [model_file(folder), model_bytes(other_model(), folder), model_file(folder, 1)]
         models = []
         for content in files:
             made = desk.lead.post("/v1/models", content=content)
@@ -187,8 +187,10 @@ class History(RuleBasedStateMachine):
                 {name: Seat(units) for name, units in makers.items()},
                 dict.fromkeys(makers, 0.0),
                 () if active is None else active.classes,
+                active=None if active is None else active.id,
             )
         ]
+        self.since = self.here.desk.service.read(last_of_desk)
         self.log: list[str] = []
         self.sent: list[Request] = []
         self.keys, self.names = itertools.count(), itertools.count()
@@ -256,6 +258,9 @@ class History(RuleBasedStateMachine):
         """At the end the ledger adds up; no claim is left for the next history."""
         if hasattr(self, "ledgers"):
             self._send([Request("expire", {})])
+            for number, state in self.ledgers[0].trials.items():
+                if state != "ended":
+                    self._send([Request("end", {"number": number})])
             self._send([Request("report", {})])
             while self._run_out():
                 pass
@@ -391,6 +396,21 @@ class History(RuleBasedStateMachine):
         which = rng.choice([0, 0, 1])
         return {"number": self.here.models[which], "classes": list(CLASSES[which])}
 
+    def _trial(self, rng: random.Random, name: str, maker: str) -> dict[str, Any]:
+        which = rng.choice([0, 1, 2, 2])
+        return {"number": self.here.models[which], "classes": list(CLASSES[which])}
+
+    def _begin(self, rng: random.Random, name: str, maker: str) -> dict[str, Any]:
+        return {"number": rng.choice(sorted(self.ledgers[0].trials) or [10**6])}
+
+    _end = _begin
+
+    def _golden_case(self, rng: random.Random, name: str, maker: str) -> dict[str, Any]:
+        return {"label": self._value(rng)}
+
+    def _golden_rate(self, rng: random.Random, name: str, maker: str) -> dict[str, Any]:
+        return {"maker": maker, "rate": rng.choice([0.0, 0.25, 0.5])}
+
     def _expire(self, *_: Any) -> dict[str, Any]:
         return {}
 
@@ -445,7 +465,7 @@ class History(RuleBasedStateMachine):
     def _seen(self) -> Seen:
         """What is on record of this history; nothing runs meanwhile."""
         prefix, known = f"c{self.number}-", self.ledgers[0].plans
-        return self.here.desk.service.read(lambda c: read_record(c, prefix, self.shift, known))
+        return self.here.desk.service.read(lambda c: read_record(c, prefix, self.shift, known, self.since))
 
 
 KINDS = (
@@ -473,6 +493,11 @@ KINDS = (
     "expire",
     "team",
     "activate",
+    *["trial"] * 2,
+    "begin",
+    "end",
+    "golden_case",
+    "golden_rate",
 )
 PERSONAL = ("next_case", "decide", "hand_back", "undo", "park", "take_up", "extend")
 """What a reviewer may ask for too."""
@@ -525,6 +550,11 @@ CLASHES: tuple[tuple[str, ...], ...] = (
     ("decide", "undo", "next_case"),
     ("settle", "undo"),
     ("settle", "settle", "report"),
+    ("trial", "trial", "activate"),
+    ("begin", "end"),
+    ("begin", "commit"),
+    ("golden_rate", "person"),
+    ("golden_case", "activate"),
 )
 
 

@@ -135,6 +135,8 @@ class Seen:
     prices: dict[str, float]
     drafts: dict[int, dict[str, str]]
     """The rows of plans that are drafts."""
+    desk: dict[str, Any] = field(default_factory=dict)
+    """Trials by number, how many golden cases were entered, everybody's rate of them."""
 
 
 @dataclass
@@ -151,6 +153,11 @@ class Ledger:
     answers: dict[tuple[str, str], tuple[str, Answer]] = field(default_factory=dict)
     teams: frozenset[str] = frozenset()
     turn: int = 0
+    active: int | None = None
+    """The model in force."""
+    trials: dict[int, str] = field(default_factory=dict)
+    golden: int = 0
+    rates: dict[str, float] = field(default_factory=dict)
 
     def after(self, request: Request, answer: Answer, seen: Seen, alone: bool = False) -> Ledger | str:
         """The ledger after a request that was answered so; a text: why that answer is wrong."""
@@ -175,8 +182,8 @@ class Ledger:
             then.answers[request.client, request.key] = (request.content, answer)
         return then
 
-    def view(self) -> tuple[dict[str, Any], dict[str, Any], dict[int, str]]:
-        """What must be on record: of cases, seats and plans."""
+    def view(self) -> tuple[dict[str, Any], dict[str, Any], dict[int, str], dict[str, Any]]:
+        """What must be on record: of cases, seats, plans, and beside them."""
         cases = {
             name: (
                 c.status,
@@ -193,7 +200,10 @@ class Ledger:
             for name, c in self.cases.items()
         }
         seats = {name: (s.capacity, s.used, s.absent) for name, s in self.seats.items()}
-        return cases, seats, {number: plan.state for number, plan in self.plans.items()}
+        desk = {f"trial {number}": state for number, state in self.trials.items()}
+        desk |= {f"rate of {name}": rate for name, rate in self.rates.items()}
+        desk |= {"golden": self.golden} if self.golden else {}
+        return cases, seats, {number: plan.state for number, plan in self.plans.items()}, desk
 
     def _again(self, request: Request, answer: Answer, content: str, first: Answer) -> Ledger | str:
         if request.content != content:
@@ -457,13 +467,48 @@ class Ledger:
         return 201, {"name": name}
 
     def activate(self, number: int, classes: Sequence[Any], **_: Any) -> Any:
-        self.classes = tuple(classes)
+        self.classes, self.active = tuple(classes), number
         return 200, {"active": number}
+
+    def trial(self, number: int, classes: Sequence[Any], answer: Answer, **_: Any) -> Any:
+        """One at a time, of another model than the one in force that decides the same."""
+        other = self.active is not None and self.classes != tuple(classes)
+        if other or self.active == number or any(state != "ended" for state in self.trials.values()):
+            raise RefusedError(409, "trial-runs")
+        self.trials[answer.body.get("id", 0)] = "shadow"
+        return 201, {"state": "shadow"}
+
+    def begin(self, number: int, **_: Any) -> Any:
+        return self._trial(number, ("shadow",), "trial")
+
+    def end(self, number: int, **_: Any) -> Any:
+        return self._trial(number, ("shadow", "trial"), "ended")
+
+    def golden_case(self, label: Any, **_: Any) -> Any:
+        if self.active is None:
+            raise RefusedError(409, "no-model")
+        self._check_class(label)
+        self.golden += 1
+        return 201, {"entered": 1}
+
+    def golden_rate(self, maker: str, rate: float, **_: Any) -> Any:
+        if not self.seats[maker].active:
+            raise RefusedError(404, "not-found")
+        self.rates[maker] = rate
+        return 200, {"expert": maker, "rate": rate}
 
     def report(self, **_: Any) -> Any:
         return 200, {"sound": True}
 
     # --- what they share ------------------------------------------------------------------------------------
+
+    def _trial(self, number: int, before: Sequence[str], after: str) -> Any:
+        if number not in self.trials:
+            raise RefusedError(404, "not-found")
+        if self.trials[number] not in before:
+            raise RefusedError(409, "not-a-shadow")
+        self.trials[number] = after
+        return 200, {"id": number, "state": after}
 
     def _unknown_class(self, value: Any) -> bool:
         return value is not None and bool(self.classes) and value not in self.classes
@@ -601,7 +646,10 @@ def _differs(answer: Answer, status: int, fields: Mapping[str, Any], kind: str) 
 def _differences(ledger: Ledger, seen: Seen) -> str:
     """What is on record and should not be."""
     for what, mine, theirs in zip(
-        ("case", "seat", "plan"), ledger.view(), (seen.cases, seen.seats, seen.plans), strict=True
+        ("case", "seat", "plan", "desk"),
+        ledger.view(),
+        (seen.cases, seen.seats, seen.plans, seen.desk),
+        strict=True,
     ):
         if mine != theirs:
             odd = sorted({str(n) for n in {*mine, *theirs} if mine.get(n) != theirs.get(n)})  # type: ignore[attr-defined]

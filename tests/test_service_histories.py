@@ -27,8 +27,8 @@ def ledger() -> Ledger:
 
 
 def seen_of(found: Ledger) -> Seen:
-    cases, seats, plans = found.view()
-    return Seen(cases, seats, plans, dict(found.prices), {})
+    cases, seats, plans, desk = found.view()
+    return Seen(cases, seats, plans, dict(found.prices), {}, desk)
 
 
 DECIDE = Request("decide", {"name": "a", "maker": "ann", "decision": 1}, key="k")

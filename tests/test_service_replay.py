@@ -116,6 +116,8 @@ def calls(desk: World, folder: Path) -> Iterator[Call]:
     drafts = [post("/v1/plans", json={"case_ids": ["b", "c"]}).json()["id"] for _ in range(2)]
     yield Call(("POST", "/v1/plans/{plan_id}/commit"), f"/v1/plans/{drafts[0]}/commit")
     yield Call(("POST", "/v1/plans/{plan_id}/discard"), f"/v1/plans/{drafts[1]}/discard")
+    limits = {"constraints": {"balance": {"within": 0.5}}}
+    yield Call(("PUT", "/v1/plans/constraints"), body=limits)
     candidate = post("/v1/models", content=model_file(folder, 1)).json()["id"]
     yield Call(("POST", "/v1/models"), content=model_file(folder))
     other = post("/v1/models", content=model_bytes(other_model(), folder)).json()["id"]
@@ -130,6 +132,8 @@ def calls(desk: World, folder: Path) -> Iterator[Call]:
     yield Call(("POST", "/v1/cases/{case_id}/first-answer"), "/v1/cases/f/first-answer", first)
     golden = {"cases": [{"features": {"amount": 1.0, "channel": "web"}, "label": 0}]}
     yield Call(("POST", "/v1/golden"), body=golden)
+    file = "amount,channel,label\n1.5,web,0\n"
+    yield Call(("POST", "/v1/golden/import"), content=file, headers=CSV)
     yield Call(("PUT", "/v1/golden/rates/{expert}"), "/v1/golden/rates/ann", {"rate": 0.1})
     trial = {"model": candidate, "share": 0.5, "bound": 1.0}
     yield Call(("POST", "/v1/trials"), body=trial)
