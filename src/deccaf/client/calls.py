@@ -65,8 +65,8 @@ class ApiError(DeccafError):
 class Client:
     """The service at an address, with a key.
 
-    Every change has an idempotency key of its own, so that it is done once however often it is sent: where the
-    service is away or busy, a call is sent again, at most `attempts` times.
+    Every change has an idempotency key of its own, so that it is done once however often it is sent: where
+    the service is away or busy, a call is sent again, at most `attempts` times.
     """
 
     def __init__(
