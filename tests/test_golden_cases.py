@@ -62,6 +62,7 @@ def shape(value: Any) -> Any:
 def test_a_golden_case_from_the_queue_to_its_label(database_url: str, tmp_path: Path) -> None:
     with world(database_url, {"ann": 9, "bob": 1, "machine": 0}, housekeeping=False) as here:
         furnished(here, tmp_path)
+        assert here.lead.post("/v1/webhooks", json={"url": "http://127.0.0.1:9/told"}).status_code == 201
         assert here.ann.put("/v1/golden/rates/ann", json={"rate": 0.5}).status_code == 403
         assert here.lead.put("/v1/golden/rates/nobody", json={"rate": 0.5}).status_code == 404
         assert here.lead.put("/v1/golden/rates/ann", json={"rate": 0.5}).status_code == 200
@@ -101,6 +102,9 @@ def test_a_golden_case_from_the_queue_to_its_label(database_url: str, tmp_path: 
             lambda c: dict(c.execute(sa.select(t.cases.c.case_id, t.cases.c.label)).all())
         )
         assert {case: labelled[case] for case in made} == truth
+        told = here.lead.get("/v1/webhooks/deliveries?limit=1000").json()["items"]
+        assert told
+        assert not {one["case_id"] for one in told} & set(made)  # nobody outside knows of them
         record = here.lead.get("/v1/golden").json()["people"][0]
         right = sum(json.loads(label) == 0 for label in truth.values())
         assert (record["maker"], record["given"], record["decided"]) == ("ann", len(made), len(made))

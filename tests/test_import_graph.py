@@ -79,7 +79,7 @@ FLOORS = [
     {"ledger"},
     {"decide"},
     {"imports"},
-    {"jobs", "large_changes"},
+    {"jobs", "large_changes", "sending"},
     {"monitor", "backup"},
     {"reports"},
     {"core"},

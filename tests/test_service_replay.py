@@ -76,7 +76,12 @@ def calls(desk: World, folder: Path) -> Iterator[Call]:
     past = "case_id,expert_id,decision,label,amount\np1,ann,1,1,2\np1,zoe,0,1,2\np2,ann,0,0,3\n"
     yield Call(("POST", "/v1/history"), content=past, headers=CSV)
     yield Call(("DELETE", "/v1/history/{entry_id}"), "/v1/history/1")
+    told = {"url": "http://127.0.0.1:9/told", "events": ["case.labelled"]}
+    yield Call(("POST", "/v1/webhooks"), body=told)
     yield Call(("POST", "/v1/labels"), body={"labels": [{"case_id": "a", "label": 1}]})
+    again = "/v1/webhooks/deliveries/{delivery_id}/send-again"
+    yield Call(("POST", again), again.replace("{delivery_id}", "1"))
+    yield Call(("DELETE", "/v1/webhooks/{webhook_id}"), "/v1/webhooks/1")
     yield Call(("POST", "/v1/queue/next"), body={"expert": "ann"})
     decision = {"decision": 1, "expert": "ann"}
     yield Call(("POST", "/v1/cases/{case_id}/decision"), "/v1/cases/a/decision", decision)

@@ -32,6 +32,7 @@ MODULES = {
     "deccaf.backtest": "[reading a backtest](reading-the-report.md)",
     "deccaf.simulate": "[world](world.md), [teams](teams.md)",
     "deccaf.report": "",
+    "deccaf.client": "[the service](service.md#from-python)",
 }
 """The public modules, and the pages that say more about them."""
 

@@ -4,7 +4,7 @@
 
     from deccaf.client import Client
 
-    desk = Client("http://localhost:8000", key="deccaf_...")
+    desk = Client("http://localhost:8080", key="deccaf_...")
     placed = desk.add_case("a17", {"amount": 250.0, "channel": "web"})
     print(placed.maker, placed.expected_loss)
 

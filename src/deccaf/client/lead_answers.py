@@ -356,3 +356,46 @@ class Soundness(Answered):
 
     sound: bool
     wrong: list[str]
+
+
+# webhooks
+
+
+class Webhook(Answered):
+    """An address that is told what happens; a password or a query in it is not shown."""
+
+    id: int
+    url: str
+    events: list[str]
+    created_at: str
+    ended_at: str | None
+
+
+class WebhookMade(Webhook):
+    """A new one; the secret that signs what it is told is in this answer only."""
+
+    secret: str
+
+
+class Webhooks(Answered):
+    """All addresses."""
+
+    items: list[Webhook]
+
+
+class Delivery(Answered):
+    """Something that an address was told, or is to be told."""
+
+    id: int
+    delivery: str
+    """The same however often it is sent."""
+    webhook: int
+    event: str
+    case_id: str | None
+    state: Literal["waiting", "sent", "given up"]
+    attempts: int
+    at: str
+    done_at: str | None
+    status: int | None
+    said: str | None
+    body: dict[str, Any]

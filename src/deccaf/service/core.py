@@ -21,6 +21,7 @@ from deccaf.service.jobs.worker import Worker
 from deccaf.service.large_changes import LargeChanges
 from deccaf.service.ledger import claims, shifts
 from deccaf.service.ledger.trials import trial_records
+from deccaf.service.ledger.webhooks import outbox
 from deccaf.service.monitor.live_losses import LiveLosses
 from deccaf.service.monitor.metrics import Metrics
 from deccaf.service.monitor.monitoring import Monitor
@@ -28,6 +29,7 @@ from deccaf.service.reports.expert_report import Records
 from deccaf.service.reports.team_report import Disagreements
 from deccaf.service.reports.trial_report import look_at
 from deccaf.service.reports.what_if import Days
+from deccaf.service.sending import Sender
 from deccaf.service.store import database
 from deccaf.service.store.condition import WORDS, Condition
 from deccaf.service.store.idempotency import Answer, Call, earlier, forget_old, once
@@ -108,6 +110,7 @@ class Service:
         self.records = Records()
         self.rng = np.random.default_rng()
         self.worker = Worker(self.engine, url)
+        self.sender = Sender(self.engine, self.writer)
         self._forget_at = time.monotonic() + FORGET_SECONDS
         self._sizes_at = 0.0
         self._trial_at = time.monotonic()
@@ -115,10 +118,12 @@ class Service:
         self._keeper = threading.Thread(target=self._keep_house, name="deccaf-house", daemon=True)
         if housekeeping:
             self._keeper.start()
+            self.sender.start()
 
     def close(self) -> None:
         """Finish what has begun, then stop."""
         self._stop.set()
+        self.sender.close()
         self.worker.close()
         self.intake.close()
         self.writer.close()
@@ -222,8 +227,9 @@ class Service:
             return
         self._forget_at = time.monotonic() + FORGET_SECONDS
         at = time.time()
-        while self.writer.submit(lambda connection: forget_old(connection, at)).result():
-            pass
+        for forget in (forget_old, outbox.forget_old):
+            while self.writer.submit(lambda connection, forget=forget: forget(connection, at)).result():  # type: ignore[misc]
+                pass
 
     def _look_at_sizes(self) -> None:
         if time.monotonic() >= self._sizes_at:

@@ -23,6 +23,7 @@ from deccaf.service.errors import conflict
 from deccaf.service.ledger import assignments, case_records, desk, letting, shifts, trail
 from deccaf.service.ledger.assignments import NewAssignment, numbers
 from deccaf.service.ledger.trials import planned_arms
+from deccaf.service.ledger.webhooks import hooks, outbox
 from deccaf.service.store import rows as many
 from deccaf.service.store import tables as t
 from deccaf.service.store import unfinished
@@ -50,6 +51,7 @@ def commit(connection: sa.Connection, plan_id: int, actor: Actor, at: float) -> 
     desk.put_in_force(connection, plan.shift_id, pricing_id, at)
     assignments.insert(connection, new_assignments(draft), plan.shift_id, pricing_id, at, plan_id)
     _settle(connection, plan_id, len(draft.maker), actor, at)
+    _tell(connection, plan.shift_id, plan_id, actor, at)
     connection.execute(sa.update(t.plans).where(t.plans.c.id == plan_id).values(payload=None))
     return plans.read_plan(connection, plan_id)
 
@@ -123,7 +125,7 @@ def write_piece(
     many.add(connection, t.decisions, decided)
     who = Actor(change.key_id)
     lines = [
-        trail.line("assigned", at, who, row.case_id, shift, row.maker, method="plan", plan=plan)
+        trail.line("assigned", at, who, row.case_id, shift, row.maker, method="plan", plan=plan, **_says(row))
         for row in rows
     ]
     trail.write(connection, lines)
@@ -145,6 +147,7 @@ def finish(connection: sa.Connection, change: Unfinished) -> Answer:
         assert change.pricing_id is not None
         plans.leave_draft(connection, change.plan_id, state="committed", committed_at=change.at, payload=None)
         desk.put_in_force(connection, change.shift_id, change.pricing_id, change.at)
+        _tell(connection, change.shift_id, change.plan_id, Actor(change.key_id), change.at)
         call = Call(Actor(change.key_id), change.idempotency_key, change.request)
         remember(connection, [(call, answer)], change.at)
     return answer
@@ -152,6 +155,15 @@ def finish(connection: sa.Connection, change: Unfinished) -> Answer:
 
 def _take_places(connection: sa.Connection, draft: Draft) -> None:
     planned_arms.take_places(connection, None if draft.in_trial is None else draft.in_trial.arms)
+
+
+def _says(row: Any) -> dict[str, Any]:
+    """What the machine decides at once, where a case is its."""
+    return {"decided": row.machine_says} if row.state == "decided" else {}
+
+
+def _tell(connection: sa.Connection, shift_id: int, plan_id: int, actor: Actor, at: float) -> None:
+    trail.record(connection, "plan committed", at, actor, None, shift_id, None, plan=plan_id)
 
 
 def _loads(draft: Draft) -> dict[str, int]:
@@ -289,6 +301,16 @@ def _settle(connection: sa.Connection, plan_id: int, cases: int, actor: Actor, a
     ).where(a.plan_id == plan_id)
     names = ["at", "kind", "case_id", "shift_id", "maker", "key_id", "data"]
     connection.execute(sa.insert(t.history).from_select(names, lines))
+    if hooks.in_force(connection):
+        new = sa.select(a.case_id, a.shift_id, a.maker, a.state, a.machine_says).where(a.plan_id == plan_id)
+        told = {"method": "plan", "plan": plan_id}
+        outbox.add(
+            connection,
+            [
+                trail.line("assigned", at, actor, row.case_id, row.shift_id, row.maker, **told, **_says(row))
+                for row in connection.execute(new).all()
+            ],
+        )
     if letting.in_force(connection)[0].let_through_machine:
         rows = connection.execute(sa.select(a.case_id, a.machine_says).where(*decided))
         letting.draw_many(connection, MACHINE, [(row.case_id, row.machine_says, actor) for row in rows], at)

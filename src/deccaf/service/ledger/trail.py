@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from deccaf.service.ledger.webhooks import outbox
 from deccaf.service.store import rows as many
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
@@ -49,8 +50,9 @@ def line(
 
 
 def write(connection: sa.Connection, lines: Sequence[dict[str, Any]]) -> None:
-    """Add lines, all at once."""
+    """Add lines, all at once, and what programs of others are told of them."""
     many.add(connection, t.history, lines)
+    outbox.add(connection, lines)
 
 
 def record(
@@ -63,8 +65,10 @@ def record(
     maker: str | None = None,
     **data: Any,
 ) -> None:
-    """Add one line."""
-    connection.execute(_ADD, line(kind, at, actor, case_id, shift_id, maker, **data))
+    """Add one line, and what programs of others are told of it."""
+    added = line(kind, at, actor, case_id, shift_id, maker, **data)
+    connection.execute(_ADD, added)
+    outbox.add(connection, [added])
 
 
 def events_of(connection: sa.Connection, case_id: str) -> list[Event]:

@@ -481,6 +481,41 @@ watch_days = _table(
     _at(),
 )
 
+hooks = _table(
+    "hooks",
+    _id(),
+    sa.Column("url", sa.Text, nullable=False),
+    sa.Column("kinds", sa.Text, nullable=False),
+    sa.Column("secret", sa.Text, nullable=False),
+    _ref("key_id", "keys.id"),
+    _at("created_at"),
+    _at("ended_at", nullable=True),
+)
+"""Addresses of programs that are told what happens."""
+
+deliveries = _table(
+    "deliveries",
+    _id(),
+    sa.Column("uid", sa.Text, nullable=False),
+    _ref("hook_id", "hooks.id"),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("case_id", sa.Text),
+    sa.Column("maker", sa.Text),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    _at(),
+    _at("next_at"),
+    sa.Column("status", sa.Integer),
+    sa.Column("said", sa.Text),
+    _at("done_at", nullable=True),
+    sa.CheckConstraint("state IN ('waiting', 'sent', 'given up')", name="state"),
+    sa.Index("ix_deliveries_due", "state", "hook_id", "id"),
+    sa.Index("ix_deliveries_case", "hook_id", "case_id", "state", "id"),
+    sa.Index("ix_deliveries_done", "done_at"),
+)
+"""What they are told, written with the line of the trail that it is about."""
+
 golden_sources = _table(
     "golden_sources",
     _id(),

@@ -34,6 +34,7 @@ from deccaf.service.web.api import (
     watch,
 )
 from deccaf.service.web.api.common import Problem
+from deccaf.service.web.api.programs import webhooks
 from deccaf.service.web.api.quality import golden, trials
 from deccaf.service.web.api.review import second
 from deccaf.service.web.middleware import RETRY_SECONDS, LimitsMiddleware, problem
@@ -67,7 +68,7 @@ def create_app(service: Service) -> FastAPI:
     app.state.service = service
     app.state.refusals = Refusals()
     desk = (people, shifts, cases, history, plans, queue, second, moving)
-    for part in (health, *desk, models, reports, record, watch, golden, trials):
+    for part in (health, *desk, models, reports, record, watch, golden, trials, webhooks):
         app.include_router(part.router)
     for pages in routers:
         app.include_router(pages)

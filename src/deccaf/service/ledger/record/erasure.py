@@ -46,6 +46,7 @@ _TEXTS = (
     (t.settings, "value"),
     (t.imports, "errors"),
     (t.past_entries, "facts"),
+    (t.deliveries, "body"),
 )
 """JSON texts that may name people."""
 _ALERTS = ("alert raised", "alert cleared", "alert acknowledged")

@@ -15,10 +15,11 @@ from deccaf.service.web.pages import cases, models, monitoring, plan, queue, set
 from deccaf.service.web.pages.casework import display
 from deccaf.service.web.pages.lead import audit, find, move, next_week, opinions, staff
 from deccaf.service.web.pages.learning import candidate, lesson, past, trying_out
-from deccaf.service.web.pages.programs import api_docs
+from deccaf.service.web.pages.programs import api_docs, deliveries
 
 _DESK = (signing, today, next_week, plan, queue, opinions, find, move, cases, team, staff, audit)
-_PAGES = (*_DESK, models, monitoring, setup, past, lesson, candidate, trying_out, display, api_docs)
+_LEARNING = (models, monitoring, setup, past, lesson, candidate, trying_out)
+_PAGES = (*_DESK, *_LEARNING, display, deliveries, api_docs)
 routers = tuple(page.router for page in _PAGES)
 """All pages, in the order of the menu."""
 

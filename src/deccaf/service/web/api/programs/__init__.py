@@ -1,0 +1,1 @@
+"""Routes about programs of others that are told what happens here."""
