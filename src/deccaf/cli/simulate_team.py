@@ -69,9 +69,7 @@ def team(
         history = random_history(members, table, seed, per_case=per_case)
         step("Writing tables")
         if scores:
-            frame = frame.assign(
-                **{name: own.to_numpy() for name, own in members.scores(table, seed).items()}
-            )
+            frame = pd.concat([frame, members.scores(table, seed).set_axis(frame.index)], axis=1)
         write_frame(frame, out / "cases.parquet")
         write_frame(history, out / "decisions.parquet")
         write_frame(_every_decision(study), out / "all_decisions.parquet")
