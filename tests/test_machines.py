@@ -19,7 +19,10 @@ FAST = {"case_parts": ("logistic",), "decision_parts": ("rates", "pooled")}
 
 
 def desk(n: int = 1500, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray, pd.DataFrame]:
-    """Cases with one person's decision and a machine's on each; the machine's score knows more than x does."""
+    """Cases with a person's decision and a machine's on each; the machine's score knows more than x does.
+
+    The twin is another name for the machine.
+    """
     rng = np.random.default_rng(seed)
     truth = (rng.random(n) < 0.3).astype(int)
     X = pd.DataFrame(
@@ -32,9 +35,9 @@ def desk(n: int = 1500, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray, pd.Dat
     right = rng.random(n) < expit(np.where(who == "ann", 1.5, 0.8))
     log = pd.DataFrame(
         {
-            "case_id": np.tile(X.index, 2),
-            "expert_id": np.concatenate([who, np.full(n, "llm")]),
-            "decision": np.concatenate([np.where(right, truth, 1 - truth), (score > 0).astype(int)]),
+            "case_id": np.tile(X.index, 3),
+            "expert_id": np.concatenate([who, np.repeat(["llm", "twin"], n)]),
+            "decision": np.concatenate([np.where(right, truth, 1 - truth), *[(score > 0).astype(int)] * 2]),
         }
     )
     return X, truth, log
@@ -165,7 +168,7 @@ def test_an_own_score_is_seen_by_its_machine_alone(
 def test_own_scores_tell_answers_and_truths(team: DeCCaF) -> None:
     """On new cases: the answer is nearly certain, and what the makers cost is what they are expected to."""
     X, truth, log = desk(4000, seed=1)
-    said = log["decision"].to_numpy()[len(X) :]
+    said = log["decision"].to_numpy()[len(X) : 2 * len(X)]
     q = team.learned_.decision_chances(team.schema_.cast(X), ["llm"])[np.arange(len(X)), 0, truth, said]
     assert np.log(q).mean() > -0.12
     for table, slack in ((X, 0.1), (X.drop(columns="score_llm"), 0.2)):
@@ -225,3 +228,10 @@ def test_machines_have_no_minutes_and_are_no_people(
     two = {"reviewers": {"count": 2}}
     plan = team.assign(X, {"ann": 60, "bob": 60}, constraints=two, intervals=False)
     assert set(plan.frame["maker"]) | set(plan.frame["reviewer_2"]) == {"ann", "bob"}
+
+
+def test_a_copy_is_known_for_one(team: DeCCaF) -> None:
+    found = team.learned_.correlation(["ann", "llm", "twin"])
+    assert found[1, 2] > 0.97
+    assert found[0, 1] < 0.2
+    assert "llm and twin err together" in team.learned_.dependence.lines()[0]

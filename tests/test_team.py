@@ -15,6 +15,7 @@ from scipy.stats import kstest
 
 from deccaf import Cases, Columns, ConfigError, Costs, DataError, expected_loss
 from deccaf.data.files import read_frame, write_frame
+from deccaf.simulate.history import random_history
 from deccaf.simulate.teams.build import paper_group, threshold_cost
 from deccaf.simulate.teams.config import CostTarget, Group, Normal, Slab
 from deccaf.simulate.teams.features import TeamFeatures
@@ -390,3 +391,29 @@ def test_the_papers_team_on_the_real_alerts(shared_data: Path) -> None:
     cost = 100 * team.expected_cost(fit, costs)
     assert cost.max() <= 0.7 * 100 * 0.057 * (fit.label == 0).mean() + 1e-9
     assert (team.directions[:, 0, team.features.names.index("model_score")] < 0).all()
+
+
+def test_machines_share_a_difficulty_and_decide_every_case(cases: Cases) -> None:
+    """Own chances stay as they are, errors go together, scores and decisions agree, and a file keeps it all."""
+    table = {"experts": 1, "kind": "machine", "shared": 0.9, "error_rate": {"mean": 0.2}}
+    groups = [Group(name="analyst", experts=2, error_rate=Normal(mean=0.2))]
+    groups += [Group.model_validate({"name": name, **table}) for name in ("clf", "llm")]
+    team = SyntheticTeam.sample(groups, cases, Costs.binary(1.0, 1.0), 4)
+    assert team.experts == ("analyst_1", "analyst_2", "clf", "llm")
+    assert team.machines == ("clf", "llm")
+    label, chance = cases.label, team.error_probabilities(cases).to_numpy()
+    wrong = np.mean([said.to_numpy() != label[:, None] for said in team.judgements(cases, 5, 40)], axis=0)
+    assert np.abs(wrong.mean(axis=0) - chance.mean(axis=0)).max() < 0.01
+    one = team.decide(cases, 5).to_numpy() != label[:, None]
+    both = (one[:, :, None] & one[:, None, :]).mean(axis=0)
+    alone = (chance[:, :, None] * chance[:, None, :]).mean(axis=0)
+    assert both[2, 3] > 1.6 * alone[2, 3]
+    assert both[0, 1] < 1.3 * alone[0, 1]
+    scores = team.scores(cases, 5)
+    assert list(scores) == ["score_clf", "score_llm"]
+    assert ((scores.to_numpy() > 0) == team.decide(cases, 5)[["clf", "llm"]].to_numpy()).all()
+    log = random_history(team, cases, 5)
+    assert log["expert_id"].value_counts().loc[["clf", "llm"]].tolist() == [len(cases)] * 2
+    assert log.groupby("case_id").size().eq(3).all()
+    again = SyntheticTeam.from_parameters(team.parameters(), team.features)
+    pd.testing.assert_frame_equal(again.decide(cases, 5), team.decide(cases, 5))

@@ -19,7 +19,7 @@ from deccaf.data.decisions import Decisions
 from deccaf.data.frames import as_pandas, default_names, read_input
 from deccaf.data.history import History
 from deccaf.data.learnable import learnable
-from deccaf.data.makers import read_makers, score_columns
+from deccaf.data.makers import machines_of, read_makers, score_columns
 from deccaf.data.schema import Columns
 from deccaf.data.values import class_codes
 from deccaf.errors import DataError, show
@@ -235,6 +235,7 @@ class DeCCaF(ClassifierMixin, TransformerMixin, FittedTeam, BaseEstimator):  # t
             decision_parts=tuple(self.decision_parts),
             budget=self.budget,
             seed=self.seed,
+            machines=tuple(machines_of(read_makers(self.makers))),
             step=step,
         )
         self.costs_, self.columns_ = costs, self._roles()

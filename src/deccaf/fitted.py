@@ -27,6 +27,7 @@ from deccaf.data.capacity import Capacity
 from deccaf.data.cases import Cases
 from deccaf.data.config import ConstraintsTable, LabelsTable, WaitingTable
 from deccaf.data.costs import MACHINE, Costs, machine_losses
+from deccaf.data.decisions import Decisions
 from deccaf.data.frames import as_pandas, default_names, same_kind
 from deccaf.data.history import per_row
 from deccaf.data.makers import Maker, machines_of, read_makers, score_columns, with_machines
@@ -47,6 +48,7 @@ from deccaf.models.model_file import read_model_file, write_model_file
 from deccaf.models.protocols import CasePart, DecisionPart
 from deccaf.models.texts.spaces import spaces_from_dict, spaces_to_dict
 from deccaf.optional import drawn
+from deccaf.planning.advised import advised, answered, check_advice
 from deccaf.planning.constraints import needs_opinions, read_constraints, read_table
 from deccaf.planning.explain import Explanation, explain_case
 from deccaf.planning.intake import Chunk, Intake
@@ -208,6 +210,8 @@ class FittedTeam:
         constraints: ConstraintsTable | Mapping[str, Any] | None = None,
         waiting: WaitingTable | Mapping[str, Any] | None = None,
         start: Any = None,
+        advice: bool = False,
+        answers: Any = None,
         intervals: bool = True,
         strict: bool = False,
         time_limit: float = 60.0,
@@ -227,6 +231,11 @@ class FittedTeam:
         adds how sure the losses of people are. Cases unlike those learned from are named in
         `plan.summary.warnings`, and with `strict` they are a `DriftError`. `step` hears what is being done.
 
+        With `advice` the plan says which machine to ask first on which cases, where its answer is worth its
+        price before it is decided who decides (column `advice`; `plan.summary.advice` compares it with the
+        plan without). `answers` are such answers once they are there: a table with `case_id`, `expert_id` and
+        `decision`, or a file of it. What the truth is and how others decide is then believed with them.
+
         The losses of a file, or folder of parquet files, of many cases are kept in files while the plan is
         made (`deccaf.planning.LargePlan`): in a temporary folder, or in `scratch`, where they stay, so that
         the next run of the same does not score again. The plan is the same as in memory.
@@ -239,6 +248,9 @@ class FittedTeam:
         limits = capacity if isinstance(capacity, Capacity) else Capacity.of(capacity)
         if cluster is not None and scratch is None:
             raise ConfigError("cluster: needs scratch (--scratch), a folder that all workers see")
+        bought = None if answers is None else self._bought(answers)
+        if advice or bought is not None:
+            check_advice(asked, urgency, scratch)
         kept, held = self._scratch(X, limits, scratch, asked)
         with workers_of(cluster) as workers, passes_on(workers):
             scored, limits = self.believed(
@@ -251,7 +263,9 @@ class FittedTeam:
                 step=step,
                 scratch=kept,
                 workers=workers,
+                opinions=advice or bought is not None,
             )
+            scored = scored if bought is None else answered(scored, bought)
             step("Planning")
             plan = make_plan(
                 scored,
@@ -262,11 +276,19 @@ class FittedTeam:
                 seed=self.seed,
                 waiting=self.waits(urgency, asked, start),
             )
-        if intervals:
+        if advice:
+            plan = advised(plan, scored, limits)
+        if intervals and bought is None:
             plan = self._with_intervals(plan, X, step)
         if isinstance(plan, LargePlan):
             return plan.changed(held=held)
         return replace(plan, table=_like(X, plan.table, scored.ids))
+
+    def _bought(self, answers: Any) -> Decisions:
+        """Answers of machines, checked."""
+        if isinstance(answers, str | Path):
+            return Decisions.read(answers, classes=self.costs_.classes)
+        return Decisions.from_frame(as_pandas(answers), classes=self.costs_.classes)
 
     def _scratch(
         self, X: Any, capacity: Capacity, given: str | Path | None, constraints: ConstraintsTable | None
@@ -403,6 +425,7 @@ class FittedTeam:
         step: Step = silent,
         scratch: Scratch | None = None,
         workers: Workers | None = None,
+        opinions: bool = False,
     ) -> tuple[Scored, Capacity]:
         """All that `make_plan` needs: what is believed of the cases, for the people of the roster.
 
@@ -416,7 +439,8 @@ class FittedTeam:
             "score": score,
             "step": step,
         }
-        scored = trusted(self.scored(X, experts, **options, scratch=scratch, workers=workers), strict)
+        options |= {"scratch": scratch, "workers": workers, "opinions": opinions}
+        scored = trusted(self.scored(X, experts, **options), strict)
         said = (*roster_notes(self.experts_, limits), *notes, *scored.notes)
         machines = self._machine_minutes(limits)
         return replace(_in_batches(scored, batch), notes=said, machines=machines), limits
@@ -448,14 +472,16 @@ class FittedTeam:
         step: Step = silent,
         scratch: Scratch | None = None,
         workers: Workers | None = None,
+        opinions: bool = False,
     ) -> Scored:
         """What is believed about cases, chunk by chunk, ready for a plan.
 
-        With `scratch` losses go there, and may be made by the `workers` of a cluster.
+        With `scratch` losses go there, and may be made by the `workers` of a cluster. With `opinions` what
+        everyone would say on every case comes too.
         """
         extra = () if constraints is None else constraints.columns
         extra = tuple(dict.fromkeys((*extra, *(() if waiting is None else waiting.columns))))
-        wants_opinions = constraints is not None and score and needs_opinions(constraints)
+        wants_opinions = opinions or (constraints is not None and score and needs_opinions(constraints))
         intake, parts, done, total = self._intake(extra), Parts(scratch=scratch), 0, known_length(X)
         say = partial(step, "Scoring cases" if score else "Checking cases")
         say(0, total)
@@ -777,11 +803,12 @@ class FittedTeam:
         q, costs = self.learned_.decision_chances(chunk.features, experts), self.costs_.array(chunk.amounts)
         if q is None:
             raise ConfigError(
-                f"constraints: reviewers and bands of fpr or fnr need method 'deccaf' and decisions to learn"
-                f" from; this model has method {self.method!r} and {len(self.experts_)} experts"
+                f"constraints: reviewers, bands of fpr or fnr, and advice need method 'deccaf' and decisions "
+                f"to learn from; this model has method {self.method!r} and {len(self.experts_)} experts"
             )
         p = self.learned_.chances(chunk.features, costs)
-        return Opinions.of(p, q, costs, review_cost=self.review_costs(experts, chunk.columns))
+        paid = self.review_costs(experts, chunk.columns)
+        return Opinions.of(p, q, costs, review_cost=paid, correlation=self.learned_.correlation(experts))
 
     def _roles(self) -> Columns:
         """The parts of columns, machines' own scores among them."""

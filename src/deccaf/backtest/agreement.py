@@ -17,6 +17,7 @@ from deccaf.data.amounts import named
 from deccaf.data.costs import Costs
 from deccaf.data.history import History
 from deccaf.evaluate.inter_rater import ALPHA, Ratings, agreement, by_kind, by_pair, for_a_meeting
+from deccaf.models.decisions.dependence import Dependence
 from deccaf.policies import Beliefs
 from deccaf.report.page import Section
 
@@ -52,6 +53,8 @@ class Agreement:
     pairs: pd.DataFrame
     meeting: pd.DataFrame
     """Cases to talk about: case_id, said, truth, apart, at_stake."""
+    together: Dependence | None = None
+    """Who errs on the same cases, beyond what truth and features tell."""
 
 
 def several_of(history: History) -> Mask:
@@ -68,7 +71,9 @@ def shared(part: Part, beliefs: Beliefs, several: Mask) -> Shared:
     return Shared(rows, np.ascontiguousarray(q[np.arange(len(q)), :, truth]), beliefs.experts)
 
 
-def agreement_of(history: History, parts: Sequence[Shared], costs: Costs) -> Agreement | None:
+def agreement_of(
+    history: History, parts: Sequence[Shared], costs: Costs, machines: Sequence[str] = ()
+) -> Agreement | None:
     """Of all splits together; None where too few cases were decided by several people."""
     rows = np.concatenate([part.rows for part in parts])
     if len(rows) < FEWEST:
@@ -91,7 +96,17 @@ def agreement_of(history: History, parts: Sequence[Shared], costs: Costs) -> Agr
     meeting = for_a_meeting(ratings, of_truth(costs.array(amounts), truth))
     told = pd.Series(names, index=ratings.case.astype(str))
     meeting.insert(2, "truth", told.reindex(meeting["case_id"].astype(str)).to_numpy())
-    return Agreement(agreement(ratings), kinds, by_pair(ratings), meeting)
+    together = _together(ratings, truth, machines)
+    return Agreement(agreement(ratings), kinds, by_pair(ratings), meeting, together)
+
+
+def _together(ratings: Ratings, truth: Ints, machines: Sequence[str]) -> Dependence | None:
+    """Who errs together on cases that the models had not seen."""
+    assert ratings.chances is not None
+    case, who = np.nonzero(ratings.said >= 0)
+    right = ratings.chances[case, who, truth[case]]
+    wrong = ratings.said[case, who] != truth[case]
+    return Dependence.learn(ratings.people, case, who, wrong, 1.0 - right, machines)
 
 
 def _of_people(part: Shared, people: Sequence[str]) -> Array:
@@ -116,6 +131,7 @@ def sections(found: Agreement, unit: str) -> list[Section]:
             for name, table in found.kinds.items()
         ),
         *([] if found.pairs.empty else [_pairs(found.pairs)]),
+        *([] if found.together is None or not found.together.pairs else [_errors_together(found.together)]),
         meeting_section(found, unit),
     ]
 
@@ -180,6 +196,28 @@ def _pairs(table: pd.DataFrame) -> Section:
             }
         ),
         note=f"Of {len(table):,} pairs those with the least kappa." if len(table) > _SHOWN else "",
+    )
+
+
+def _errors_together(found: Dependence) -> Section:
+    shown = found.frame().head(_SHOWN)
+    return Section(
+        "Who errs together?",
+        ". ".join(line[0].upper() + line[1:] for line in found.lines(3)) + ".",
+        pd.DataFrame(
+            {
+                "Pair": shown["first"] + ", " + shown["second"],
+                "Cases": shown["cases"].map("{:,}".format),
+                "Both wrong": shown["both_wrong"].map("{:,}".format),
+                "Expected": shown["expected"].map("{:,.1f}".format),
+                "Correlation": shown["correlation"].map(_number),
+                "p": shown["p_value"].map("{:.2g}".format),
+            }
+        ),
+        note="Expected: of errors that are independent given the truth and the features. Correlation: of "
+        "what makes a case hard for both, shrunk where few cases tell. A second opinion of somebody who errs "
+        "on the same cases is worth less, and is counted so in plans with several reviewers. p: of "
+        "independence, corrected for the number of pairs.",
     )
 
 

@@ -166,6 +166,7 @@ class Backtest:
             "kinds": {name: _records(table) for name, table in self.agreement.kinds.items()},
             "pairs": _records(self.agreement.pairs),
             "meeting": _records(self.agreement.meeting),
+            "together": [] if self.agreement.together is None else _records(self.agreement.together.frame()),
         }
 
     def _hidden(self) -> dict[str, Any] | None:

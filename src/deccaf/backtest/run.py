@@ -45,6 +45,7 @@ from deccaf.backtest.verdict import HISTORY, OURS, SIMPLE
 from deccaf.data.config import Config, LabelsTable
 from deccaf.data.costs import MACHINE, Costs
 from deccaf.data.history import History
+from deccaf.data.makers import machines_of
 from deccaf.evaluate.audit import audit
 from deccaf.evaluate.hidden_truth import counted, possible_truths
 from deccaf.policies import Beliefs, Decided
@@ -79,7 +80,8 @@ def backtest(history: History, config: Config, options: Options, step: Step = la
         part = Part(history, config, desk.costs, history.log.experts, mask & ready.decided, ~mask)
         tested.append(desk.test(part, lambda text, where=where: step(where + text)))  # type: ignore[misc]
     step("Intervals and bounds")
-    agreed = agreement_of(ready.whole, [one[0].shared for one in tested], desk.costs)
+    machines = tuple(machines_of(config.makers))
+    agreed = agreement_of(ready.whole, [one[0].shared for one in tested], desk.costs, machines)
     each = [
         collected(
             one, history, ready.split, options, share, (*notes, *desk.notes()), config.costs.unit, agreed

@@ -73,6 +73,18 @@ def assign(
             "--what-if is a scenario of its own."
         ),
     ] = None,
+    advice: Annotated[
+        bool,
+        typer.Option(
+            "--advice",
+            help="Say which machine to ask first on which cases, where its answer is worth its price "
+            "before it is decided who decides.",
+        ),
+    ] = False,
+    answers: Annotated[
+        Path | None,
+        typer.Option(help="Answers of machines that were bought: case_id, expert_id, decision."),
+    ] = None,
     config: ConfigOption = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 7 where cases are unlike those learned from.")
@@ -107,6 +119,10 @@ def assign(
     memory holds: a parquet file, or a folder of them; the plan then is best written as a folder too.
 
     Tables are files, folders, patterns, or addresses of tables in DuckDB and PostgreSQL (docs/files.md).
+
+    With --advice the plan has a column `advice`: the machine to ask before it is decided who decides; `maker`
+    is who decides if nobody is asked. The summary compares the cost with that of the plan without. Once the
+    machines have answered, the same command with --answers plans with what they said.
     """
     from deccaf.planning import Scenario
 
@@ -115,11 +131,15 @@ def assign(
             "--out: say where to write the plan, or use --what-if or --dry-run, which write nothing"
         )
     if out is not None:
-        inputs: list[str | Path | None] = [model, cases, capacity, config, key_file]
+        inputs: list[str | Path | None] = [model, cases, capacity, config, key_file, answers]
         check_output(out, inputs, TABLES if out.suffix or out.is_file() else ())
     if (scratch is not None or cluster is not None) and (what_if or dry_run):
         raise ConfigError(
             "--scratch, --cluster: are for plans that are written; leave them out with --what-if, --dry-run"
+        )
+    if (advice or answers is not None) and (what_if or dry_run):
+        raise ConfigError(
+            "--advice, --answers: are for plans that are written; leave --what-if, --dry-run out"
         )
     scenarios = [Scenario.parse(text) for text in what_if or []]
     with steps(len(_WEIGHTS), _WEIGHTS) as step, c_output_on_stderr():
@@ -135,6 +155,7 @@ def assign(
             found = fitted.what_ifs(cases, limits, changes, time_limit=time_limit, **options)
         else:
             options |= {"intervals": intervals, "scratch": scratch, "cluster": cluster}
+            options |= {"advice": advice, "answers": answers}
             plan = fitted.assign(cases, limits, time_limit=time_limit, **options)
             assert out is not None
             plan.write(out)

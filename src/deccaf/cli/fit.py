@@ -66,6 +66,9 @@ def _facts(model: DeCCaF) -> pd.DataFrame:
         ("held out", f"{facts['held_out']}; to choose between models"),
         ("method", facts["method"]),
     ]
+    together = getattr(model.learned_, "dependence", None)
+    if together is not None:
+        rows.append(("errors together", "; ".join(together.lines())))
     if "time" in facts:
         rows.insert(1, ("time", f"{facts['time'][0]} to {facts['time'][1]}"))
     return pd.DataFrame(rows, columns=["what", "found"])

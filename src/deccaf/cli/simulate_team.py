@@ -24,10 +24,16 @@ def team(
     config: Annotated[Path, typer.Option(help="Description of the team: team.toml.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write to.")],
     per_case: Annotated[int, typer.Option(min=1, help="How many random experts decide each case.")] = 1,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="Add the machines' own scores to the cases (score_<machine>).")
+    ] = False,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Simulate a team of experts on labelled cases.
+
+    Groups of kind "machine" are machines: they decide every case of the history, and with `shared` their
+    errors go together, given the truth and the case.
 
     Writes cases, the history (decisions.parquet: one random expert per case, with propensities), what every
     expert says on every case (all_decisions.parquet), the true chances of error (probabilities.parquet), the
@@ -62,6 +68,8 @@ def team(
         )
         history = random_history(members, table, seed, per_case=per_case)
         step("Writing tables")
+        if scores:
+            frame = pd.concat([frame, members.scores(table, seed).set_axis(frame.index)], axis=1)
         write_frame(frame, out / "cases.parquet")
         write_frame(history, out / "decisions.parquet")
         write_frame(_every_decision(study), out / "all_decisions.parquet")

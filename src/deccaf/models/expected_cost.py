@@ -16,6 +16,7 @@ from deccaf.data.folds import fold_of
 from deccaf.data.history import History
 from deccaf.errors import ConfigError
 from deccaf.models.cases.classifier import CaseClassifier
+from deccaf.models.decisions.dependence import Dependence
 from deccaf.models.decisions.model import DecisionModel
 from deccaf.models.decisions.own_scores import OwnScores
 from deccaf.models.methods import Learned, Scores, Settings
@@ -41,10 +42,13 @@ class LearnedCosts(Learned):
         classifier: CaseClassifier,
         decisions: DecisionModel | None,
         own: OwnScores | None = None,
+        dependence: Dependence | None = None,
     ) -> None:
         super().__init__(method, classifier, decisions)
         self.own = own
         """What machines' own scores tell; None: there are none."""
+        self.dependence = dependence
+        """Who errs together; None: nobody decided the same cases."""
 
     def chances(self, features: pd.DataFrame, costs: Array) -> Array:
         """(cases, K): chance of each truth, whatever the costs."""
@@ -117,6 +121,10 @@ class LearnedCosts(Learned):
             )
         return odds
 
+    def correlation(self, makers: Sequence[str]) -> Array | None:
+        """(makers, makers): how the errors of these go together; None: nothing is known of it."""
+        return None if self.dependence is None else self.dependence.among(makers)
+
     def knows_more(self, expert: str) -> bool:
         """Whether somebody's own score tells more of their decisions than the decision model knows."""
         return self.own is not None and expert in self.own.answers
@@ -130,7 +138,7 @@ class LearnedCosts(Learned):
     def observed(self, features: pd.DataFrame, truth: Ints, expert: Sequence[str], decision: Ints) -> Learned:
         """The same after more decisions with a known truth, without fitting anything again."""
         team = self._team().observe(features, truth, expert, decision)
-        return LearnedCosts(self.method, self.classifier, team, self.own)
+        return LearnedCosts(self.method, self.classifier, team, self.own, self.dependence)
 
     def level_spread(self) -> Array | None:
         """(K,): deviation of the log-odds of each truth in the next period."""
@@ -171,7 +179,8 @@ class LearnedCosts(Learned):
 
     def to_dict(self) -> dict[str, Any]:
         """What was learned, for a file."""
-        return {**super().to_dict(), **({} if self.own is None else {"own": self.own.to_dict()})}
+        more = {"own": self.own, "dependence": self.dependence}
+        return super().to_dict() | {name: one.to_dict() for name, one in more.items() if one is not None}
 
     def _plain(self, case: pd.DataFrame) -> pd.DataFrame:
         return (
@@ -200,13 +209,14 @@ class ExpectedCost(Method):
         classifier = classifier or learn_cases(history, settings)
         team = learn_decisions(history, settings, classifier) if len(history.case) else None
         own = None if team is None or scores is history else learn_scores(scores, settings, team)
-        return LearnedCosts(self.name, classifier, team, own)
+        return LearnedCosts(self.name, classifier, team, own, learn_dependence(history, settings, team))
 
     def from_dict(self, data: Mapping[str, Any]) -> Learned:
         """Rebuild what `Learned.to_dict` gave."""
         team = None if data["decisions"] is None else DecisionModel.from_dict(data["decisions"])
         own = OwnScores.from_dict(data["own"]) if "own" in data else None
-        return LearnedCosts(self.name, CaseClassifier.from_dict(data["classifier"]), team, own)
+        together = Dependence.from_dict(data["dependence"]) if "dependence" in data else None
+        return LearnedCosts(self.name, CaseClassifier.from_dict(data["classifier"]), team, own, together)
 
 
 def learn_cases(history: History, settings: Settings) -> CaseClassifier:
@@ -267,6 +277,27 @@ def learn_scores(history: History, settings: Settings, team: DecisionModel) -> O
         said[name] = rows, history.decision[mine], np.log(np.maximum(chance, 1e-300))
     weight = np.ones(len(fold)) if history.weight is None else history.weight
     return OwnScores.learn(columns, history.features, history.label, weight, log_p, said)
+
+
+def learn_dependence(history: History, settings: Settings, team: DecisionModel | None) -> Dependence | None:
+    """Who errs together, from the cases that several decided and whose truth is known."""
+    if team is None or len(np.unique(history.case)) == len(history.case):
+        return None
+    truth, case = history.label[history.case], np.asarray(history.case)
+    several = np.bincount(case)[case] > 1
+    rows = np.flatnonzero(several & (truth >= 0))
+    if not len(rows):
+        return None
+    names = history.expert.iloc[rows].tolist()
+    chance = team.predict_rows(history.features.iloc[case[rows]], truth[rows], names)
+    return Dependence.learn(
+        team.experts_,
+        case[rows],
+        team.positions(names),
+        history.decision[rows] != truth[rows],
+        1.0 - chance[np.arange(len(rows)), truth[rows]],
+        settings.machines,
+    )
 
 
 def _times(history: History) -> pd.Series | None:

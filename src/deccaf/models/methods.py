@@ -61,6 +61,8 @@ class Settings:
     decision_parts: Sequence[str | DecisionPart] = DECISION_DEFAULTS
     budget: str = "quick"
     seed: int = 0
+    machines: tuple[str, ...] = ()
+    """Makers that are machines."""
     step: Step = field(default=silent, compare=False)
     """Hears what is being learned."""
 
@@ -126,6 +128,12 @@ class Learned(ABC):
         self, case: pd.DataFrame, expert: str, classes: Sequence[Class]
     ) -> list[tuple[Class | None, Class, pd.DataFrame]]:
         """Tables by (truth, what became likelier)."""
+
+    def correlation(self, makers: Sequence[str]) -> Array | None:
+        """(makers, makers): how the errors of these go together, given truth and features; None: not
+        known."""
+        del makers
+        return None
 
     def knows_more(self, expert: str) -> bool:
         """Whether more is known of somebody's decisions than the intervals of the decision model tell."""

@@ -90,7 +90,7 @@ class LargePlan(Plan):
         """The plan with another summary."""
         return self.changed(summary=summary)
 
-    def extended(self, **columns: NDArray[Any]) -> Self:
+    def extended(self, **columns: Any) -> Self:
         """The plan with further columns, one value per case."""
         return self.changed(columns={**self.columns, **columns})
 

@@ -18,6 +18,7 @@ from deccaf.data.notebook import card
 from deccaf.errors import DataError, show
 from deccaf.evaluate.drift import Unlike
 from deccaf.optional import drawn
+from deccaf.planning.advice import AdviceSummary
 from deccaf.planning.terms import Terms
 
 PART = 500_000
@@ -93,6 +94,8 @@ class Summary:
 
     waiting: Waited | None = None
     """What waiting costs beside errors; None: nothing is said about it."""
+    advice: AdviceSummary | None = None
+    """What it is worth to ask machines before it is decided who decides; None: nobody asked."""
 
     @property
     def total(self) -> float:
@@ -117,6 +120,7 @@ class Summary:
             *([] if self.waiting is None else self.waiting.lines(self.cost, self.unit)),
             *([f"costs: {self.terms.words()}"] if self.terms is not None else []),
             f"proved: no plan within the limits is better by more than {self.gap:.3g}{self._share()}",
+            *([] if self.advice is None else self.advice.lines(self.unit)),
             f"{self.close_calls:,} close calls ({self.close_calls / max(self.cases, 1):.1%} of the cases)",
             *self.notes,
         ]
@@ -146,6 +150,7 @@ class Summary:
             "costs": None if self.terms is None else self.terms.to_dict(),
             "warnings": [unlike.to_dict() for unlike in self.warnings],
             **({} if self.waiting is None else {"waiting": self.waiting.to_dict()}),
+            **({} if self.advice is None else {"advice": self.advice.to_dict()}),
         }
 
     def _ends(self) -> str:
@@ -185,7 +190,9 @@ class Plan:
     """What a plan file holds: `case_id`, `maker`, `expected_loss`, `runner_up`, `runner_up_loss`, `price`,
     `decision` where the machine decides, `why`, and from a model `p_CLASS`, `loss_low` and `loss_high`. Where
     something is said about waiting: `order` (the place in the maker's order), `finish` (hours from the start,
-    or a time), `late`, and `waiting_cost`, what the case's waiting is expected to cost."""
+    or a time), `late`, and `waiting_cost`, what the case's waiting is expected to cost. With advice:
+    `advice`, the machine to ask before it is decided who decides, and `advice_saves`, what that is expected
+    to save."""
     batch: NDArray[Any] = field(repr=False)
     """The batch of each case, by name."""
     constraints: pd.DataFrame | None = field(default=None, repr=False)
@@ -237,7 +244,7 @@ class Plan:
         """The plan with another summary."""
         return replace(self, summary=summary)
 
-    def extended(self, **columns: NDArray[Any]) -> Self:
+    def extended(self, **columns: Any) -> Self:
         """The plan with further columns, one value per case."""
         frame = self.frame.assign(**columns)
         return replace(self, frame=frame, table=public_table(frame))

@@ -63,7 +63,7 @@ def make_plan(
     """
     pace = pace or {}
     check_batches(capacity, scored.batch)
-    rows = _rows_by_batch(scored.batch, len(scored.ids))
+    rows = rows_by_batch(scored.batch, len(scored.ids))
     waits = None if waiting is None else waiting(scored)
     if waits is None and constraints is not None and constraints.on_order:
         raise ConfigError(
@@ -97,7 +97,7 @@ def _waiting(
     """Errors and waiting together; constraints on makers are granted at the prices of waiting."""
     priced, done, costs, parts = np.array(scored.loss, np.float64), [], [], []
     for name, where in rows.items():
-        began, problem = time.perf_counter(), _problem(scored, capacity, name, where)
+        began, problem = time.perf_counter(), problem_of(scored, capacity, name, where)
         found, harm, table = waiting.planned(problem, where, time_limit, seed)
         parts.append((where, harm))
         priced[where] = found.priced
@@ -140,7 +140,7 @@ def _solved(
     """Every batch, verified: all at once in memory, one after the other where the losses lie in files."""
     together = [rows] if not scored.stored else [{name: where} for name, where in rows.items()]
     for some in together:
-        problems = [_problem(scored, capacity, name, where) for name, where in some.items()]
+        problems = [problem_of(scored, capacity, name, where) for name, where in some.items()]
         prices = [starts.get(name) for name in some]
         limit = time_limit * max(1.0, scored.loss.size / CELLS_A_LIMIT) if scored.stored else time_limit
         found = solve_batches(problems, time_limit=limit, seed=seed, warm_prices=prices)
@@ -163,7 +163,7 @@ def _constrained(
             "plan files of fewer cases, one batch each"
         )
     planner = ConstrainedPlanner(constraints, scored, pace, time_limit)
-    problems = {name: _problem(scored, capacity, name, where) for name, where in rows.items()}
+    problems = {name: problem_of(scored, capacity, name, where) for name, where in rows.items()}
     found = [planner(problems[name], where) for name, where in rows.items()]
     batches = zip(rows.items(), problems.values(), found, planner.loads(), strict=True)
     done = (_Batch(name, where, problem, one, load) for (name, where), problem, one, load in batches)
@@ -198,7 +198,7 @@ def _start(prices: pd.DataFrame, batch: str, makers: Sequence[str]) -> Array | N
     return np.asarray(prices.loc[batch].reindex(list(makers)).fillna(0.0), np.float64)
 
 
-def _rows_by_batch(batch: pd.Series | None, cases: int) -> dict[str, Ints]:
+def rows_by_batch(batch: pd.Series | None, cases: int) -> dict[str, Ints]:
     """Positions of the cases of each batch, in the order of first appearance."""
     if batch is None:
         return {ONE_BATCH: np.arange(cases)}
@@ -208,7 +208,8 @@ def _rows_by_batch(batch: pd.Series | None, cases: int) -> dict[str, Ints]:
     return {str(name): part for name, part in zip(names, parts, strict=True)}
 
 
-def _problem(scored: Scored, capacity: Capacity, batch: str, rows: Ints) -> AssignmentProblem:
+def problem_of(scored: Scored, capacity: Capacity, batch: str, rows: Ints) -> AssignmentProblem:
+    """The cases of one batch with everybody's limits."""
     name = None if batch == ONE_BATCH else batch
     lower, upper = capacity.limits(scored.makers, len(rows), name)
     whole = len(rows) == len(scored.ids)

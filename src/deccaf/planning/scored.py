@@ -96,7 +96,9 @@ class Scored:
         said = self.opinions
         if said is not None:
             paid = None if said.review_cost is None else said.review_cost[..., where]
-            said = replace(said, q=said.q[:, where], review_cost=paid)
+            r = said.correlation
+            r = None if r is None else r[np.ix_(where, where)]
+            said = replace(said, q=said.q[:, where], review_cost=paid, correlation=r)
         return replace(self, makers=tuple(makers), loss=loss, objective=objective, opinions=said)
 
 

@@ -3,7 +3,7 @@
 A history is a table with `case_id`, `expert_id`, `decision` and `propensity`, the chance with which that
 expert got that case; `deccaf.Decisions` takes it. Who gets a case is drawn from a propensity table:
 
-- `random_history`: everyone alike (the paper: one random expert per case);
+- `random_history`: everyone alike (the paper: one random expert per case), machines on every case;
 - `history`: any table of cases x experts;
 - `skilled_propensity`: a table in which better experts get harder cases, to test what confounding does.
 
@@ -32,11 +32,19 @@ _BLOCK = 2_000_000
 def random_history(
     team: SyntheticTeam, cases: Cases, seed: Seed, *, per_case: int = 1, decision_seed: Seed | None = None
 ) -> pd.DataFrame:
-    """Each case to `per_case` different experts, everyone with the same chance.
+    """Each case to `per_case` different experts, everyone with the same chance; machines decide every case.
 
     `decision_seed` is the same as `seed` where not given.
     """
-    return _history(team, cases, None, seed, per_case, decision_seed)
+    machines = team.machines
+    if not machines:
+        return _history(team, cases, None, seed, per_case, decision_seed)
+    people = [name for name in team.experts if name not in machines]
+    if isinstance(seed, np.random.Generator):  # one draw for both parts
+        seed = root_of(seed)
+    parts = [_history(team.take(people), cases, None, seed, per_case, decision_seed)] if people else []
+    parts.append(_history(team.take(machines), cases, None, seed, len(machines), decision_seed))
+    return pd.concat(parts, ignore_index=True)
 
 
 def history(

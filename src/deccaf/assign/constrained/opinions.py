@@ -1,15 +1,17 @@
 """How several opinions on one case become one decision, and what that is expected to cost.
 
-Opinions are taken to be independent given the truth and the features of the case: two reviewers may both find
-a case hard because of what can be seen in it, but nothing unseen misleads them together. Where that does not
-hold, a second opinion is worth less than is computed here.
+Two reviewers may both find a case hard because of what can be seen in it: that is in their chances of error.
+Where something unseen misleads them together (copies of one machine, people of one school), `correlation`
+tells how far their errors go together beyond that, and a second opinion is worth less. Without it opinions
+are independent given the truth and the features of the case. Which wrong class somebody says, of several, is
+independent in any case.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import combinations, product
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -17,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deccaf.assign.exact.scan import Floats, Ints
 from deccaf.data.costs import machine_losses
+from deccaf.data.together import patterns
 from deccaf.errors import ConfigError, DataError
 
 Rule = Literal["majority", "first positive", "cost-optimal"]
@@ -41,6 +44,8 @@ class Opinions:
     costs: Floats
     rule: Rule = "cost-optimal"
     review_cost: Floats | None = None
+    correlation: Floats | None = None
+    """(makers, makers): how errors go together (`deccaf.data.together`); None: not at all."""
 
     @classmethod
     def of(
@@ -50,8 +55,12 @@ class Opinions:
         costs: Floats,
         rule: Rule = "cost-optimal",
         review_cost: ArrayLike = 0.0,
+        correlation: ArrayLike | None = None,
     ) -> Opinions:
-        """The machine first, which says what costs least given `p`, then the experts of `q`."""
+        """The machine first, which says what costs least given `p`, then the experts of `q`.
+
+        `correlation` is of the experts: what the machine says is known from the case.
+        """
         p, experts = np.asarray(p, np.float64), np.asarray(q, np.float64)
         if rule not in get_args(Rule):
             raise ConfigError(f"rule: expected one of {', '.join(get_args(Rule))}, got {rule!r}")
@@ -65,7 +74,11 @@ class Opinions:
         )
         free = np.zeros((*paid.shape[:-1], 1))
         every = np.concatenate([free, paid], axis=-1)
-        return cls(p, np.concatenate([machine, experts], axis=1), costs, rule, every)
+        together = None
+        if correlation is not None and experts.shape[1] > 1:
+            together = np.eye(1 + experts.shape[1])
+            together[1:, 1:] = np.asarray(correlation, np.float64)
+        return cls(p, np.concatenate([machine, experts], axis=1), costs, rule, every, together)
 
     @classmethod
     def concat(cls, parts: Sequence[Opinions]) -> Opinions:
@@ -102,9 +115,10 @@ class Opinions:
         """The decision that the rule makes of the members' votes (classes by position)."""
         who, said = np.atleast_2d(np.asarray(members, np.int32)), np.atleast_2d(np.asarray(votes, np.int64))
         rows = np.atleast_1d(np.asarray(case, np.int64))
-        weight = self.p[rows]
-        for k in range(who.shape[1]):
-            weight = weight * self.q[rows, who[:, k], :, said[:, k]]
+        weight = np.empty_like(self.p[rows])
+        for at in range(len(rows)):
+            one = slice(at, at + 1)
+            weight[at] = self.p[rows[at]] * self.said(rows[one], who[one], said[one])[0, 0]
         pays = self._costs(rows)
         one = np.einsum("cy,cyd->cd", weight, pays)[:, None, :]
         decided = np.empty(len(rows), np.int64)
@@ -135,9 +149,7 @@ class Opinions:
     def _chunk(self, case: Ints, members: NDArray[np.int32], what: str) -> Floats:
         classes, size = self.p.shape[1], members.shape[1]
         votes = np.array(list(product(range(classes), repeat=size)))
-        weight = np.repeat(self.p[case][:, None, :], len(votes), axis=1)  # [column, votes, truth]
-        for k in range(size):
-            weight *= self.q[case, members[:, k]].transpose(0, 2, 1)[:, votes[:, k], :]
+        weight = self.p[case][:, None, :] * self.said(case, members, votes)  # [column, votes, truth]
         pays = self._costs(case)
         each = np.einsum("cvy,cyd->cvd", weight, pays)
         if size == 1:  # one opinion is the decision
@@ -149,6 +161,30 @@ class Opinions:
         if what == "fpr":
             return np.asarray((weight[..., 0] * (decided != 0)).sum(axis=1))
         return np.asarray((weight[..., 1:].sum(axis=2) * (decided == 0)).sum(axis=1))
+
+    def said(self, case: Ints, members: NDArray[np.int32], votes: NDArray[Any]) -> Floats:
+        """[column, votes, truth]: the chance that the members of each column vote so."""
+        size, classes = members.shape[1], self.p.shape[1]
+        chance = np.ones((len(case), len(votes), classes))
+        for k in range(size):
+            chance *= self.q[case, members[:, k]].transpose(0, 2, 1)[:, votes[:, k], :]
+        if self.correlation is None or size == 1:
+            return chance
+        pairs = list(combinations(range(size), 2))
+        r = np.stack([self.correlation[members[:, i], members[:, j]] for i, j in pairs], axis=-1)
+        some = np.flatnonzero((r > 0).any(axis=1))
+        if not len(some):
+            return chance
+        own = np.arange(classes)
+        right = np.stack([self.q[case[some], members[some, k]][:, own, own] for k in range(size)], axis=-1)
+        cells = patterns(1.0 - right, np.broadcast_to(r[some, None], (*right.shape[:2], len(pairs))))
+        bits = (np.arange(1 << size)[:, None] >> np.arange(size)[::-1]) & 1
+        alone = np.where(bits, 1.0 - right[..., None, :], right[..., None, :]).prod(axis=-1)
+        wrong = votes[:, :, None] != own  # [votes, member, truth]
+        pattern = (wrong * (1 << np.arange(size)[::-1])[:, None]).sum(axis=1)  # [votes, truth]
+        lift = cells / np.maximum(alone, 1e-300)
+        chance[some] *= lift[:, own, pattern]
+        return chance
 
     def _decisions(self, votes: NDArray[Any], each: Floats, prior: Floats) -> NDArray[np.int64]:
         """(columns, votes): the class that the rule makes of every pattern of votes."""

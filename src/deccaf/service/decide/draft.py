@@ -273,6 +273,7 @@ def pack(draft: Draft) -> bytes:
         "queued": queued,
         "trial": _trial_facts(draft.in_trial),
         "review_cost": None if opinions is None else np.asarray(opinions.review_cost).tolist(),
+        "correlation": None if opinions is None else _listed(opinions.correlation),
     }
     out = io.BytesIO()
     table = pa.table(columns).replace_schema_metadata({"deccaf": json.dumps(more)})
@@ -419,7 +420,12 @@ def _opinions(table: pa.Table, makers: int, more: Mapping[str, Any]) -> Opinions
         q=cells("q").reshape(len(p), makers, truths, truths),
         costs=cells("costs").reshape(len(p), truths, truths),
         review_cost=np.array(more["review_cost"]),
+        correlation=None if more.get("correlation") is None else np.array(more["correlation"]),
     )
+
+
+def _listed(table: NDArray[np.float64] | None) -> list[list[float]] | None:
+    return None if table is None else [[float(value) for value in row] for row in table]
 
 
 def _number(value: float) -> float | None:

@@ -32,6 +32,13 @@
     inherits = "standard"
     experts = 3
     sharpness = { mean = 1.0 }
+
+    [[group]]
+    name = "llm"
+    inherits = "standard"
+    kind = "machine"
+    experts = 1
+    shared = 0.8
 """
 
 from __future__ import annotations
@@ -98,6 +105,8 @@ class Group(Table):
     """
 
     name: str = Field("standard", min_length=1)
+    kind: Literal["person", "machine"] = "person"
+    """Machines decide every case of a history; a machine that is alone in its group has the group's name."""
     experts: int = Field(9, ge=1)
     inherits: str | None = None
     slab: Slab = Slab()
@@ -117,6 +126,10 @@ class Group(Table):
     fnr_bounds: Bounds | None = None
     fatigue: Normal = Normal(mean=0.0)
     """Added to the logit of an error for each 100 cases already handled in the batch; below 0: learning."""
+    shared: float = Field(0.0, ge=0, lt=1)
+    """How far errors follow the difficulty that a case has for everybody, unseen: two experts' errors have
+    the product of theirs as correlation, given the truth and the case. How far they follow the alert model is
+    `score_weight`."""
 
     @field_validator("bounds", "fpr_bounds", "fnr_bounds", mode="before")
     @classmethod

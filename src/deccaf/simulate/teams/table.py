@@ -1,8 +1,9 @@
 """A team's parameters as a table, and back.
 
 With two classes the columns are `expert_id`, `group`, `sharpness`, `fatigue`, `fp_logit`, `fn_logit`,
-`target_fpr`, `target_fnr`, `score_weight` and `weight:<feature>`. With more, `logit:<truth>><decision>`,
-`target:<truth>><decision>`, `score_weight:<class>` and `weight:<class>:<feature>`.
+`target_fpr`, `target_fnr`, `kind` and `shared` (of teams with machines), `score_weight` and
+`weight:<feature>`. With more, `logit:<truth>><decision>`, `target:<truth>><decision>`, `score_weight:<class>`
+and `weight:<class>:<feature>`.
 """
 
 from __future__ import annotations
@@ -61,10 +62,13 @@ def to_table(
     classes: Sequence[Class],
     features: TeamFeatures,
     parts: Mapping[str, Array],
+    kinds: Sequence[str],
 ) -> pd.DataFrame:
-    """One row per expert."""
+    """One row per expert; `kind` and `shared` where anybody is a machine or shares a difficulty."""
     columns: dict[str, Any] = {"expert_id": list(experts), "group": list(groups)}
     columns["sharpness"], columns["fatigue"] = parts["sharpness"], parts["fatigue"]
+    if set(kinds) - {"person"} or parts["shared"].any():
+        columns["kind"], columns["shared"] = list(kinds), parts["shared"]
     pairs = wrong_pairs(len(classes))
     columns |= {logit_column(classes, y, m): parts["intercepts"][:, y, m] for y, m in pairs}
     columns |= {target_column(classes, y, m): parts["targets"][:, y, m] for y, m in pairs}
@@ -102,6 +106,8 @@ def from_table(
         "intercepts": intercepts,
         "targets": targets,
         "fatigue": _numbers(table, "fatigue") if "fatigue" in table else np.zeros(len(table)),
+        "shared": _numbers(table, "shared") if "shared" in table else np.zeros(len(table)),
+        "kinds": tuple(map(str, table["kind"])) if "kind" in table else ("person",) * len(table),
     }
 
 

@@ -26,6 +26,7 @@ from typing import Self
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, ndtri
 
 from deccaf.data.cases import Cases
 from deccaf.data.costs import Class, Costs
@@ -60,6 +61,11 @@ class SyntheticTeam:
     """(experts, K, K): the error rates that were asked for, NaN where nobody asked."""
     fatigue: Array
     """Logit added to an error for each 100 cases handled before in the batch."""
+    shared: Array
+    """How far each expert's errors follow the difficulty that a case has for everybody (a loading, 0 to
+    1)."""
+    kinds: tuple[str, ...]
+    """`person` or `machine`, of each expert."""
 
     @classmethod
     def sample(
@@ -79,7 +85,7 @@ class SyntheticTeam:
         """
         features = features or TeamFeatures.fit(fit, score=_default_score(fit))
         root = root_of(seed)
-        members = [(f"{g.name}_{k}", g) for g in groups for k in range(1, g.experts + 1)]
+        members = [(_name(g, k), g) for g in groups for k in range(1, g.experts + 1)]
         drawn = [
             sample_expert(g, features, len(costs.classes), stream(root, "expert", n)) for n, g in members
         ]
@@ -94,6 +100,8 @@ class SyntheticTeam:
             intercepts=blank,
             targets=blank,
             fatigue=np.array([fatigue for _, _, fatigue in drawn]),
+            shared=np.array([group.shared for _, group in members]),
+            kinds=tuple(group.kind for _, group in members),
         )
         if len(set(team.experts)) != len(team.experts):
             raise ConfigError("groups: two experts have one name; rename a group")
@@ -152,6 +160,7 @@ class SyntheticTeam:
             self.classes,
             self.features,
             {part: getattr(self, part) for part in _ARRAYS},
+            self.kinds,
         )
 
     def __len__(self) -> int:
@@ -167,8 +176,14 @@ class SyntheticTeam:
             self,
             experts=tuple(experts),
             groups=tuple(self.groups[row] for row in rows),
+            kinds=tuple(self.kinds[row] for row in rows),
             **{part: getattr(self, part)[rows] for part in _ARRAYS},
         )
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """Those who are machines."""
+        return tuple(name for name, kind in zip(self.experts, self.kinds, strict=True) if kind == "machine")
 
     @cached_property
     def directions(self) -> Array:
@@ -220,9 +235,9 @@ class SyntheticTeam:
             before = np.broadcast_to(before if before.ndim == 2 else before[:, None], (len(cases), len(self)))
         for again in range(times):
             said = np.empty((len(cases), len(self)), np.int8, order="F")
-            for j, name in enumerate(self.experts):
+            for j in range(len(self)):
                 chances = self._given(seen, j, label, None if before is None else before[:, j])
-                said[:, j] = _pick(chances, stream(root, "decision", name, again).random(len(cases)))
+                said[:, j] = self._decided(j, chances, label, self._draws(j, root, again, len(cases)))
             yield pd.DataFrame(said, index=cases.ids, columns=list(self.experts), copy=False)
 
     def decide_pairs(
@@ -232,11 +247,11 @@ class SyntheticTeam:
         label, seen, root = truth_of(cases), self._seen(cases), root_of(seed)
         said = np.empty(len(row), np.int8)
         before = None if handled is None else np.asarray(handled, np.float64)
-        for j, name in enumerate(self.experts):
+        for j in range(len(self)):
             here = np.flatnonzero(expert == j)
             rows = row[here]
             chances = self._given(seen[:, rows], j, label[rows], None if before is None else before[here])
-            said[here] = _pick(chances, stream(root, "decision", name, 0).random(len(cases))[rows])
+            said[here] = self._decided(j, chances, label[rows], self._draws(j, root, 0, len(cases))[rows])
         return said
 
     def pair_errors(
@@ -252,6 +267,45 @@ class SyntheticTeam:
             chances = self._given(seen[:, rows], j, label[rows], None if before is None else before[here])
             wrong[here] = _wrong(chances, label[rows])
         return wrong
+
+    def scores(self, cases: Cases, seed: Seed) -> pd.DataFrame:
+        """The machines' own scores beside `decide` with the same seed: above 0 where they say the second
+        class.
+
+        Two classes only. How far a score lies from 0 tells how near the decision was.
+        """
+        if len(self.classes) != 2:
+            raise ConfigError(f"scores: are for two classes, and the team knows {len(self.classes)}")
+        label, seen, root = truth_of(cases), self._seen(cases), root_of(seed)
+        found = {}
+        for j, name in enumerate(self.experts):
+            if self.kinds[j] != "machine":
+                continue
+            wrong = np.clip(_wrong(self._given(seen, j, label), label), 1e-12, 1 - 1e-12)
+            right = ndtri(self._draws(j, root, 0, len(cases))) - ndtri(wrong)
+            if not self.shared[j]:  # their draws are of class 1 from above, whatever the truth
+                right = np.where(
+                    label == 1, right, -ndtri(self._draws(j, root, 0, len(cases))) + ndtri(1 - wrong)
+                )
+            found[f"score_{name}"] = np.where(label == 1, right, -right)
+        return pd.DataFrame(found, index=cases.ids)
+
+    def _draws(self, j: int, root: int, again: int, cases: int) -> Array:
+        """The expert's luck with each case, uniform; what the case shares with everybody in it."""
+        own = stream(root, "decision", self.experts[j], again).random(cases)
+        if not self.shared[j]:
+            return own
+        case = stream(root, "difficulty", again).standard_normal(cases)
+        return np.asarray(ndtr(self.shared[j] * case + np.sqrt(1 - self.shared[j] ** 2) * ndtri(own)))
+
+    def _decided(self, j: int, chances: Array, label: Codes, draws: Array) -> NDArray[np.int8]:
+        """What an expert says; where the difficulty is shared, low draws are errors whatever the truth."""
+        if not self.shared[j]:
+            return _pick(chances, draws)
+        wrong = chances.copy()
+        wrong[label, np.arange(len(label))] = 0.0
+        above = np.cumsum(wrong, axis=0) > draws
+        return np.where(above.any(axis=0), above.argmax(axis=0), label).astype(np.int8)
 
     def rates(self, cases: Cases) -> pd.DataFrame:
         """Expected share of each wrong decision, (y, m) in the columns: fpr and fnr with two classes."""
@@ -323,7 +377,11 @@ class SyntheticTeam:
         return replace(self, targets=targets, intercepts=intercepts)
 
 
-_ARRAYS = ("weights", "sharpness", "intercepts", "targets", "fatigue")
+_ARRAYS = ("weights", "sharpness", "intercepts", "targets", "fatigue", "shared")
+
+
+def _name(group: Group, k: int) -> str:
+    return group.name if group.kind == "machine" and group.experts == 1 else f"{group.name}_{k}"
 
 
 def _default_score(fit: Cases) -> str | None:
