@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -72,11 +74,17 @@ def test_chances_of_being_right_come_back_from_the_softmax(
         assert right[x > 0.2].mean() == pytest.approx(0.55, abs=0.08)
 
 
+def test_who_decided_nothing_is_taken_for_the_average(known: Annotated) -> None:
+    wider = replace(known, experts=(*EXPERTS, "cy"))
+    loss = LEARNERS["verma-ova"](wider, known.features[:50], 0).loss
+    np.testing.assert_allclose(1.0 - loss[:, 3], known.right.mean())
+
+
 def test_the_conformal_set_says_whether_and_skill_says_to_whom() -> None:
     """Bob is better on the whole; deferred are the cases in which both labels are left."""
     better = world()
     decision = np.where(better.expert == 1, better.truth, better.decision)
-    known = Annotated(**{**better.__dict__, "decision": decision})
+    known = replace(better, decision=decision)
     loss, x = LEARNERS["bary-conformal"](known, known.features, 0).loss, known.features["x"].to_numpy()
     choice = loss.argmin(axis=1)
     assert set(choice) == {0, 2}

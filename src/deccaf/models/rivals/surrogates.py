@@ -44,6 +44,10 @@ def one_vs_all(known: Annotated, new: pd.DataFrame, seed: int = 0) -> Deferral:
     correct = np.empty((len(new), len(known.experts)))
     for j in range(len(known.experts)):
         mine = np.flatnonzero(known.expert == j)
+        if not (known.expert[~known.held] == j).any():  # nothing to learn from: as often right as the others
+            seen = known.expert >= 0
+            correct[:, j] = np.average(known.right[seen], weights=known.weight[seen])
+            continue
         target = known.right[mine].astype(np.int64)
         trees = boosted(known.features, mine, target, known.weight[mine], known.held[mine], 2, seed)
         correct[:, j] = np.exp(trees.log_chances(new)[:, 1])
