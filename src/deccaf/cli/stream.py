@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from deccaf.cli.assign import StartOption, with_costs_of
 from deccaf.cli.common import KeyOption, read_key, say
-from deccaf.cli.stream_waiting import STATE, Day, Rules
 from deccaf.data.amounts import cost
 from deccaf.data.capacity import ONE_BATCH, Capacity
 from deccaf.data.config import Config
@@ -28,6 +27,7 @@ from deccaf.errors import CapacityError, ConfigError, DataError, DeccafError
 
 if TYPE_CHECKING:
     from deccaf.assign import Routed, StreamAssigner
+    from deccaf.cli.stream_waiting import Day, Rules
     from deccaf.evaluate.drift import Comparison
     from deccaf.fitted import FittedTeam
 
@@ -77,6 +77,8 @@ def stream(
     sake, counts in the bids. That needs --hours and `at`, and minutes of a case: from the log, or [waiting]
     minutes. Everybody is taken to work through their queue at their usual pace.
     """
+    from deccaf.cli.stream_waiting import STATE, Day
+
     roster = Capacity.read(capacity)
     settings = None if config is None else Config.read(config)
     fitted = _load(model, key_file, settings, config, roster.makers)
@@ -183,6 +185,8 @@ def _rules(
     model: FittedTeam | None, settings: Config | None, hours: float | None, start: str | None
 ) -> Rules:
     """What is known about waiting."""
+    from deccaf.cli.stream_waiting import Rules
+
     columns = Columns() if model is None else model.columns_
     features, pace = ([], {}) if model is None else (model.schema_.names, model.pace_)
     return Rules.of(columns, features, None if settings is None else settings.waiting, pace, hours, start)
@@ -229,6 +233,7 @@ def _load(
 def _restored(path: Path | None) -> tuple[StreamAssigner, list[Any]] | None:
     """The day as it was left, and what is known of everybody's queue, if there is such a file."""
     from deccaf.assign import StreamAssigner
+    from deccaf.cli.stream_waiting import STATE
 
     if path is None or not path.exists():
         return None

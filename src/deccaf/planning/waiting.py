@@ -105,9 +105,10 @@ class Waits:
             problem = self.queued.joined(problem)
             before_plan = float(self.queued.alone(problem.shape[1]).sum())
         options: dict[str, Any] = {"time_limit": time_limit, "seed": seed}
-        found, costs = schedule(problem, harm, hours, 0, None, **options), []
-        if priority is not None:
-            free, found = found, schedule(problem, harm, hours, 0, priority, **options)
+        found, costs = schedule(problem, harm, hours, 0, priority, **options), []
+        if self.priority is not None:
+            queue = None if self.queued is None else self._levels(np.zeros(cases, np.int64))
+            free = schedule(problem, harm, hours, 0, queue, **options)
             costs.append(_price("priority", found.cost, free.cost, True))
         for level, members in self.levels:
             mine = np.concatenate([members[rows], np.zeros(len(harm) - cases, np.bool_)])
@@ -129,11 +130,11 @@ class Waits:
         if self.queued is None:
             return mine, hours, priority
         level = np.zeros(len(rows), np.int64) if priority is None else priority
-        return (
-            Harm.concat([mine, self.queued.harm]),
-            np.vstack([hours, self.queued.hours]),
-            np.concatenate([level, self.queued.priority]),
-        )
+        together = Harm.concat([mine, self.queued.harm])
+        return together, np.vstack([hours, self.queued.hours]), self._levels(level)
+
+    def _levels(self, mine: Ints) -> Ints:
+        return mine if self.queued is None else np.concatenate([mine, self.queued.priority])
 
     def promising(self, parts: Sequence[tuple[Ints, Harm]]) -> Waits:
         """The same, with what each batch's service levels put on its cases."""

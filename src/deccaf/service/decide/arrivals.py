@@ -217,14 +217,17 @@ class Intake:
         actors = [group[place].call.actor for place in new]
         placed: Sequence[Placed | None] = [None] * len(new)
         if new and at_desk is not None:
+            # cases that bring losses of their own are in no arm; those that came with them are
+            tried = [] if rivals is None else [k for k, place in enumerate(new) if place in rivals.arrivals]
             drawn = None
-            if rivals is not None and all(place in rivals.arrivals for place in new):
-                pairs = [(arrivals[place], rivals.arrivals[place]) for place in new]
+            if rivals is not None and tried:
+                pairs = [(fresh[k], rivals.arrivals[new[k]]) for k in tried]
                 drawn = arms.draw(connection, rivals.trial, pairs)
-                fresh = fresh if drawn is None else [one.arrival for one in drawn]
+                for k, one in zip(tried, drawn or (), strict=drawn is not None):
+                    fresh[k] = one.arrival
             placed = placing.route(connection, at_desk, fresh, actors, at, self._rng)
             if rivals is not None and drawn is not None:
-                arms.write(connection, rivals.trial, drawn, placed)
+                arms.write(connection, rivals.trial, drawn, [placed[k] for k in tried])
         elif new:
             for arrival, actor in zip(fresh, actors, strict=True):
                 case_records.hold(connection, [arrival], actor, at)
