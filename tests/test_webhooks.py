@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -133,8 +134,15 @@ def test_programs_are_told_what_happens(desk: World, receiver: Receiver, tmp_pat
     blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     exec(next(block for block in blocks if "is_genuine" in block), documented)
     for body, headers in zip(receiver.raw, receiver.headers, strict=True):
-        assert documented["is_genuine"](made["secret"], headers["Deccaf-Signature"], body)
-        assert not documented["is_genuine"](made["secret"], headers["Deccaf-Signature"], body + b" ")
+        signed = headers["Deccaf-Signature"]
+        sent_at = int(signed.partition(",")[0].removeprefix("t="))
+        for now, content, genuine in (
+            (sent_at + 1, body, True),
+            (sent_at + 1, body + b" ", False),
+            (sent_at + 600, body, False),
+        ):
+            documented["time"] = SimpleNamespace(time=lambda now=now: now)
+            assert documented["is_genuine"](made["secret"], signed, content) is genuine
         assert headers["Deccaf-Delivery"] == json.loads(body)["id"]
     assert len({one["id"] for one in receiver.got}) == len(receiver.got)
     sent = until_sent(desk, len(receiver.got))
