@@ -19,7 +19,7 @@ FROM ${BASE}
 RUN apt-get update -qq \
  && apt-get install -y -qq --no-install-recommends libgomp1 \
  && rm -rf /var/lib/apt/lists/* \
- && useradd --system --uid 10001 --home-dir /data --create-home --shell /usr/sbin/nologin deccaf
+ && useradd --uid 10001 --home-dir /data --create-home --shell /usr/sbin/nologin deccaf
 COPY --from=build /opt/deccaf /opt/deccaf
 ENV PATH=/opt/deccaf/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \

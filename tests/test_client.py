@@ -23,6 +23,8 @@ from deccaf.service.web.app import create_app
 from service_databases import free_port
 from service_world import first_key, model_file
 
+DOCS = Path(__file__).parents[1] / "docs" / "service.md"
+
 
 @contextmanager
 def serving(url: str) -> Iterator[tuple[str, Any]]:
@@ -198,6 +200,19 @@ def test_a_day_with_the_client(place: tuple[str, Any, str], tmp_path: Path) -> N
         lead.add_shift("x", "desk", datetime(2026, 5, 1), datetime(2026, 5, 2), {})
     with pytest.raises(ConfigError, match="http"):
         Client("ftp://x")
+
+
+def test_the_example_in_the_documents_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"sqlite:///{tmp_path}/deccaf.db"
+    secret = first_key(url)
+    example = next(
+        block
+        for block in re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+        if "deccaf.client" in block
+    )
+    with serving(url) as (address, _):
+        exec(example.replace("http://localhost:8080", address), {"LEAD_KEY": secret})
+    assert capsys.readouterr().out.splitlines() == ["ann 0.02", "404 urn:deccaf:problem:not-found"]
 
 
 def test_a_change_is_sent_again_with_the_same_key_where_the_service_is_busy() -> None:

@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from deccaf.service.web import admission
 from deccaf.service.web.app import PUBLIC
 from deccaf.service.web.middleware import shape
 from deccaf.service.web.questions import harmless
+from pages_world import Person
 from service_world import World, history, model_file, shift_body, small_model, world
 
 
@@ -421,6 +423,27 @@ def test_roles_are_kept(small: World) -> None:
     assert small.ann.get("/v1/queue").status_code == 401
     lead = next(key["id"] for key in keys if key["role"] == "lead")
     assert small.lead.delete(f"/v1/keys/{lead}").status_code == 409, "nobody locks themselves out"
+
+
+def test_keys_expire(small: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    soon = datetime.now(UTC) + timedelta(seconds=60)
+    body = {"name": "guest", "role": "lead", "expires_at": soon.isoformat()}
+    made = small.lead.post("/v1/keys", json=body).json()
+    assert datetime.fromisoformat(made["expires_at"]) == pytest.approx(soon, abs=timedelta(seconds=1))
+    guest = Person(small, made["secret"])
+    headers = {"Authorization": f"Bearer {made['secret']}"}
+    assert (
+        guest.get("/people").status_code == small.nobody.get("/v1/keys", headers=headers).status_code == 200
+    )
+    late = {**body, "expires_at": "2020-01-01T00:00:00Z"}
+    assert small.lead.post("/v1/keys", json=late).json()["type"].endswith("expired-already")
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 120)
+    small.service.keys.forget()
+    refused = small.nobody.get("/v1/keys", headers=headers)
+    assert (refused.status_code, refused.json()["type"]) == (401, "urn:deccaf:problem:expired-key")
+    assert guest.get("/people").status_code == 401
+    assert small.lead.get("/v1/keys").status_code == 200
 
 
 def test_settings_are_checked(small: World) -> None:

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pandas as pd
 import psycopg
@@ -18,6 +17,8 @@ from deccaf.data.databases import Address
 from deccaf.data.files import check_output, read_frame, read_frames
 from deccaf.errors import ConfigError
 from service_databases import Postgres
+
+duckdb = pytest.importorskip("duckdb", reason="needs the extra `duckdb`")
 
 CONFIG = "[costs]\nfalse_positive = 0.5\nfalse_negative = 1.0\n"
 SECRET = "p%40ss:w/rd"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,9 +18,12 @@ import pytest
 from deccaf.client import Client
 from deccaf.service.ledger.webhooks import hooks
 from deccaf.service.ledger.webhooks.hooks import TOLD
+from pages_world import Person, new_key
 from service_processes import Client as RawClient
 from service_processes import Server
 from service_world import World, first_key, model_file, world
+
+DOCS = Path(__file__).parents[1] / "docs" / "service.md"
 
 
 class Receiver:
@@ -127,10 +130,19 @@ def test_programs_are_told_what_happens(desk: World, receiver: Receiver, tmp_pat
     by_machine = [one for one in receiver.got if one["case_id"] == "m"]
     assert [one["event"] for one in by_machine] == ["case.assigned", "case.decided"]
     assert by_machine[1]["data"] == {"decision": 0}
+    documented: dict[str, Any] = {}
+    blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    exec(next(block for block in blocks if "is_genuine" in block), documented)
     for body, headers in zip(receiver.raw, receiver.headers, strict=True):
-        at, signed = (part.partition("=")[2] for part in headers["Deccaf-Signature"].split(","))
-        expected = hmac.new(made["secret"].encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
-        assert signed == expected
+        signed = headers["Deccaf-Signature"]
+        sent_at = int(signed.partition(",")[0].removeprefix("t="))
+        for now, content, genuine in (
+            (sent_at + 1, body, True),
+            (sent_at + 1, body + b" ", False),
+            (sent_at + 600, body, False),
+        ):
+            documented["time"] = SimpleNamespace(time=lambda now=now: now)
+            assert documented["is_genuine"](made["secret"], signed, content) is genuine
         assert headers["Deccaf-Delivery"] == json.loads(body)["id"]
     assert len({one["id"] for one in receiver.got}) == len(receiver.got)
     sent = until_sent(desk, len(receiver.got))
@@ -250,3 +262,28 @@ def test_an_address_that_is_away_is_left_alone_for_longer_each_time(
         assert "does not answer" in items[1]["said"]
         assert desk.service.sender.send_due() == 0
         assert "pw" not in json.dumps(desk.lead.get("/v1/reports/trail").json())
+
+
+def test_a_lead_sees_deliveries_and_sends_one_again(tmp_path: Path, receiver: Receiver) -> None:
+    with world(f"sqlite:///{tmp_path}/x.db", {"ann": 5, "bob": 5}, housekeeping=False) as desk:
+        lead = Person(desk, new_key(desk, "lead"))
+        assert Person(desk, new_key(desk, "reviewer", "ann")).get("/webhooks").status_code == 403
+        assert 'href="/webhooks"' in lead.get("/setup").text
+        assert "Nothing was told yet" in lead.get("/webhooks").text
+        assert lead.post("/webhooks", {"url": receiver.address}).status_code == 422, "it is told of nothing"
+        assert lead.post("/webhooks", {"url": "gopher://x", "case.assigned": "yes"}).status_code == 422
+        shown = lead.post("/webhooks", {"url": receiver.address, "case.assigned": "yes"}).text
+        assert re.search(r"<code>whsec_[\w-]+</code>", shown)
+        assert "whsec_" not in lead.get("/webhooks").text
+        desk.machine.post("/v1/cases", json=desk.case("a", ann=0.1))
+        assert desk.service.sender.send_due() == 1
+        page = lead.get("/webhooks").text
+        assert ">sent<" in page
+        again = re.search(r'action="(/webhooks/deliveries/\d+/send-again)"', page)
+        assert again is not None
+        assert lead.post(again[1]).status_code == 303
+        assert desk.service.sender.send_due() == 1
+        assert len(receiver.got) == 2
+        assert receiver.got[0] == receiver.got[1]
+        assert lead.post("/webhooks/1/end").status_code == 303
+        assert "0 addresses" in lead.get("/webhooks").text

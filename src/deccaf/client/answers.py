@@ -97,6 +97,7 @@ class Key(Answered):
     expert: str | None
     created_at: str
     revoked_at: str | None
+    expires_at: str | None
 
 
 class KeyMade(Answered):
@@ -106,6 +107,7 @@ class KeyMade(Answered):
     name: str
     role: Literal["lead", "reviewer", "machine"]
     expert: str | None
+    expires_at: str | None
     secret: str = Field(examples=["deccaf_..."])
 
 

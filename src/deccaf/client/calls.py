@@ -96,10 +96,17 @@ class Client:
         return self._get("/v1/experts", All[Person])
 
     def add_key(
-        self, name: str, role: Literal["lead", "reviewer", "machine"], expert: str | None = None
+        self,
+        name: str,
+        role: Literal["lead", "reviewer", "machine"],
+        expert: str | None = None,
+        *,
+        expires_at: datetime | None = None,
     ) -> KeyMade:
         """A new key; its secret is told here only."""
-        return self._post("/v1/keys", KeyMade, {"name": name, "role": role, "expert": expert})
+        until = None if expires_at is None else _time(expires_at)
+        body = {"name": name, "role": role, "expert": expert, "expires_at": until}
+        return self._post("/v1/keys", KeyMade, body)
 
     def add_shift(
         self,

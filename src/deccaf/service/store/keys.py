@@ -45,12 +45,22 @@ class Key:
     expert: str | None
     created_at: float
     revoked_at: float | None
+    expires_at: float | None
+    """From when on it is refused; None: never."""
 
 
 def create_key(
-    connection: sa.Connection, name: str, role: str, expert: str | None, at: float, secret: str | None = None
+    connection: sa.Connection,
+    name: str,
+    role: str,
+    expert: str | None,
+    at: float,
+    secret: str | None = None,
+    expires_at: float | None = None,
 ) -> tuple[int, str]:
     """A new key's id and its secret (a random one unless it is given), which is stored nowhere."""
+    if expires_at is not None and expires_at <= at:
+        raise invalid("expired-already", "a key expires in the future, or never")
     if (role == "reviewer") != (expert is not None):
         raise invalid("key-without-person", "a reviewer's key names an expert, and only a reviewer's does")
     if expert is not None and not _is_expert(connection, expert):
@@ -58,7 +68,14 @@ def create_key(
     secret = secret or PREFIX + secrets.token_urlsafe(32)
     made = connection.execute(
         sa.insert(t.keys)
-        .values(name=name, role=role, expert=expert, hash=_hash(secret), created_at=at)
+        .values(
+            name=name,
+            role=role,
+            expert=expert,
+            hash=_hash(secret),
+            created_at=at,
+            expires_at=expires_at,
+        )
         .returning(t.keys.c.id)
     ).scalar_one()
     return int(made), secret
@@ -86,7 +103,7 @@ def revoke_key(connection: sa.Connection, key_id: int, at: float) -> None:
 
 def list_keys(connection: sa.Connection, cut: Cut) -> Page[Key]:
     """All keys, in use or not."""
-    columns = t.keys.c["id", "name", "role", "expert", "created_at", "revoked_at"]
+    columns = t.keys.c["id", "name", "role", "expert", "created_at", "revoked_at", "expires_at"]
     return read_page(connection, sa.select(*columns), t.keys.c.id, cut, lambda row: Key(*row))
 
 
@@ -117,18 +134,20 @@ class KeyRing:
         return found[1] if found is not None and found[0] > time.monotonic() else None
 
     def look_up(self, secret: str) -> Actor:
-        """The owner; an unknown or revoked key is refused, and that of somebody who is out of use."""
+        """The owner; an unknown, revoked or expired key is refused, and that of whoever is out of use."""
         hashed = _hash(secret)
         with database.reading(self._engine) as connection:
             c, e = t.keys.c, t.experts.c
             query = (
-                sa.select(*c["id", "role", "expert"], e.active)
+                sa.select(*c["id", "role", "expert", "expires_at"], e.active)
                 .outerjoin_from(t.keys, t.experts, e.name == c.expert)
                 .where(c.hash == hashed, c.revoked_at.is_(None))
             )
             row = connection.execute(query).one_or_none()
         if row is None:
             raise RefusedError(401, "unknown-key", "the key is not known, or was revoked")
+        if row.expires_at is not None and row.expires_at <= time.time():
+            raise RefusedError(401, "expired-key", "the key has expired; a lead can make a new one")
         if row.active is False:
             detail = f"{row.expert} is out of use, so this key is refused; a lead can put them back"
             raise RefusedError(403, "out-of-use", detail)

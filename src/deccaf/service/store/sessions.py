@@ -51,6 +51,7 @@ def find_session(connection: sa.Connection, token: str, at: float) -> Session | 
             s.hash == _hash(token),
             s.expires_at > at,
             k.revoked_at.is_(None),
+            sa.or_(k.expires_at.is_(None), k.expires_at > at),
         )
     )
     row = connection.execute(query).one_or_none()

@@ -64,6 +64,7 @@ keys = _table(
     sa.Column("hash", sa.Text, nullable=False, unique=True),
     _at("created_at"),
     _at("revoked_at", nullable=True),
+    _at("expires_at", nullable=True),
     sa.CheckConstraint("role IN ('lead', 'reviewer', 'machine')", name="role"),
     sa.CheckConstraint("role <> 'reviewer' OR expert IS NOT NULL", name="reviewer_is_somebody"),
 )

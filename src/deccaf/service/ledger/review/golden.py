@@ -209,14 +209,14 @@ def give(
             case_id, one.candidate.features, one.losses, one.says, one.model_id, excluded=barred
         )
         case_records.add(connection, [(arrival, "assigned")], at)
-        item = ToPlace(case_id, one.losses, one.says, one.model_id)
-        placing.give(connection, at_desk, [(item, due.maker)], METHOD, Actor(None), at)
         facts = {"source": one.candidate.source, "chosen": one.how}
-        connection.execute(
+        connection.execute(  # before it is given: nobody outside is told of it
             sa.insert(t.golden_cases).values(
                 case_id=case_id, maker=due.maker, label=one.candidate.label, at=at, **facts
             )
         )
+        item = ToPlace(case_id, one.losses, one.says, one.model_id)
+        placing.give(connection, at_desk, [(item, due.maker)], METHOD, Actor(None), at)
         trail.record(connection, METHOD, at, Actor(None), case_id, due.shift_id, due.maker, **facts)
         made.append(case_id)
     return made

@@ -16,7 +16,7 @@ from deccaf.client.answers import Key as KeyAnswer
 from deccaf.service.errors import conflict
 from deccaf.service.ledger import people, roster, trail
 from deccaf.service.store import keys
-from deccaf.service.store.fields import Maker, Name, Strict
+from deccaf.service.store.fields import Maker, Name, Strict, Time
 from deccaf.service.store.keys import Key
 from deccaf.service.store.listing import Cut
 from deccaf.service.web.api.common import (
@@ -65,6 +65,8 @@ class NewKey(Strict):
     name: Name
     role: Literal["lead", "reviewer", "machine"]
     expert: Maker | None = None
+    expires_at: Time | None = None
+    """From when on it is refused; never, unless said."""
 
 
 @router.post("/teams", status_code=201, responses=gives(Team, 201))
@@ -132,9 +134,11 @@ async def add_key(
 
     def change(connection: sa.Connection, at: float) -> dict[str, Any]:
         secret = keys.derived_secret(own, salt)
-        made, _ = keys.create_key(connection, wanted.name, wanted.role, wanted.expert, at, secret)
+        until = None if wanted.expires_at is None else wanted.expires_at.timestamp()
+        made, _ = keys.create_key(connection, wanted.name, wanted.role, wanted.expert, at, secret, until)
         trail.record(connection, "key added", at, who, None, None, wanted.expert, key=made, role=wanted.role)
-        return {"id": made, "name": wanted.name, "role": wanted.role, "expert": wanted.expert, "salt": salt}
+        facts = {"id": made, "name": wanted.name, "role": wanted.role, "expert": wanted.expert}
+        return {**facts, "expires_at": as_time(until), "salt": salt}
 
     answer = await here.change(await call_of(request, who, key), change, 201)
     content = json.loads(answer.body)
@@ -171,5 +175,5 @@ async def end_key(
 
 
 def _key(key: Key) -> dict[str, Any]:
-    times = {"created_at": as_time(key.created_at), "revoked_at": as_time(key.revoked_at)}
+    times = {name: as_time(getattr(key, name)) for name in ("created_at", "revoked_at", "expires_at")}
     return {"id": key.id, "name": key.name, "role": key.role, "expert": key.expert, **times}

@@ -1,4 +1,4 @@
-"""Webhooks: addresses that are told what happens, and what is still to be told them."""
+"""Webhooks: addresses that are told what happens, and what is still to be told them; keys that expire."""
 
 from __future__ import annotations
 
@@ -45,3 +45,4 @@ def upgrade() -> None:
     op.create_index("ix_deliveries_due", "deliveries", ["state", "hook_id", "id"])
     op.create_index("ix_deliveries_case", "deliveries", ["hook_id", "case_id", "state", "id"])
     op.create_index("ix_deliveries_done", "deliveries", ["done_at"])
+    op.add_column("keys", sa.Column("expires_at", sa.Double))

@@ -13,6 +13,7 @@ from starlette.datastructures import FormData
 from deccaf.service.core import Service
 from deccaf.service.errors import conflict, invalid
 from deccaf.service.ledger import people, roster, trail
+from deccaf.service.monitor.health import DAY
 from deccaf.service.reports.person_report import report_person
 from deccaf.service.store import keys
 from deccaf.service.store.fields import Maker, Name
@@ -25,6 +26,8 @@ from deccaf.service.web.questions import Named
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 MOST_KEYS = 1_000
+MOST_DAYS = 3_650
+"""That a key is good for, unless it is good for ever."""
 LONGEST = 200
 
 
@@ -74,10 +77,14 @@ async def add_key(request: Request, here: Here, visitor: LeadHere) -> Response:
     if role not in keys.ROLES:
         raise invalid("unknown-role", f"{role!r} is no role: choose {', '.join(keys.ROLES)}")
     label = _field(form, "label", Name) if _text(form, "label") else person or role
+    days = _text(form, "days")
+    if days and not (days.isdecimal() and 1 <= int(days) <= MOST_DAYS):
+        raise invalid("bad-days", f"a key is good for 1 to {MOST_DAYS} days, or for ever; nothing was made")
 
     def change(connection: sa.Connection) -> str:
         at, expert = time.time(), person if role == "reviewer" else None
-        made, secret = keys.create_key(connection, label, role, expert, at)
+        until = at + int(days) * DAY if days else None
+        made, secret = keys.create_key(connection, label, role, expert, at, expires_at=until)
         trail.record(connection, "key added", at, visitor.actor, None, None, expert, key=made, role=role)
         return secret
 

@@ -92,7 +92,7 @@ def _operation(path: str, method: str, operation: Schema) -> Operation:
         takes=[_content(kind, content) for kind, content in takes.items()],
         gives=[
             (status, answer.get("description", ""), _contents(answer.get("content", {})))
-            for status, answer in operation["responses"].items()
+            for status, answer in sorted(operation["responses"].items())
         ],
     )
 
