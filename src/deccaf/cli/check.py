@@ -32,7 +32,7 @@ def check(
         Path | None, typer.Option(help="Decision log: case_id, expert_id, decision.")
     ] = None,
     capacity: Annotated[
-        Path | None, typer.Option(help="Roster: expert_id, upper, optional batch, lower.")
+        Path | None, typer.Option(help="Roster: expert_id, upper, optional batch, lower, kind.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -151,5 +151,9 @@ def _about_capacity(capacity: Capacity, cases: Cases) -> dict[str, str]:
     sizes = Counter(batches)
     for batch, size in sizes.items():
         capacity.limits(capacity.makers, size, None if cases.batch is None else batch)
-    people = [name for name in capacity.makers if name != MACHINE]
-    return {"roster": f"{len(people)} experts", "batches that fit": f"{len(sizes):,} of {len(sizes):,}"}
+    people = [name for name in capacity.makers if name != MACHINE and name not in capacity.machines]
+    machines = f" and {len(capacity.machines)} machines" if capacity.machines else ""
+    return {
+        "roster": f"{len(people)} experts{machines}",
+        "batches that fit": f"{len(sizes):,} of {len(sizes):,}",
+    }
