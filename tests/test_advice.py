@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import product
 
 import numpy as np
@@ -168,3 +169,34 @@ def test_a_plan_says_whom_to_ask_first_and_goes_on_with_the_answers(
         model.assign(
             X, roster, answers=pd.DataFrame({"case_id": ["c1300"], "expert_id": ["lmm"], "decision": [1]})
         )
+
+
+def test_the_command_says_whom_to_ask_first(
+    desk: tuple[DeCCaF, pd.DataFrame, np.ndarray], tmp_path, run
+) -> None:  # type: ignore[no-untyped-def]
+    model, X, _ = desk
+    model.save(tmp_path / "m.deccaf")
+    X.rename_axis("case_id").reset_index().to_csv(tmp_path / "cases.csv", index=False)
+    (tmp_path / "roster.csv").write_text("expert_id,upper,kind\nann,60,person\nvendor,,machine\n")
+    (tmp_path / "deccaf.toml").write_text(
+        "[costs]\nfalse_positive = 1.0\nfalse_negative = 4.0\nreview_cost = 0.3\n"
+        '[makers.llm]\nkind = "machine"\nprice = 0.05\n[makers.vendor]\nkind = "machine"\nprice = 0.01\n'
+    )
+    files = ["--model", tmp_path / "m.deccaf", "--cases", tmp_path / "cases.csv"]
+    files += ["--capacity", tmp_path / "roster.csv", "--config", tmp_path / "deccaf.toml"]
+    code, out, _ = run("assign", *files, "--advice", "--no-intervals", "--out", tmp_path / "plan.csv")
+    assert code == 0
+    assert "advice: ask " in out
+    plan = pd.read_csv(tmp_path / "plan.csv")
+    assert set(plan["advice"].dropna()) <= {"llm", "vendor"}
+    assert plan["advice"].notna().sum() > 20
+    asked = plan[plan["advice"].notna()]
+    answers = pd.DataFrame({"case_id": asked["case_id"], "expert_id": asked["advice"], "decision": 1})
+    answers.to_csv(tmp_path / "answers.csv", index=False)
+    more = ["--answers", tmp_path / "answers.csv", "--no-intervals", "--json"]
+    code, out, _ = run("assign", *files, *more, "--out", tmp_path / "then.csv")
+    assert code == 0
+    assert f"{len(asked):,} cases have an answer" in " ".join(json.loads(out)["notes"])
+    code, _, err = run("assign", *files, "--advice", "--dry-run")
+    assert code == 2
+    assert "--advice, --answers: are for plans that are written" in err

@@ -32,7 +32,7 @@ def check(
     config: Annotated[Path, typer.Option(help="TOML with the tables columns, costs and model.")],
     decisions: Annotated[str | None, typer.Option(help="Decision log: case_id, expert_id, decision.")] = None,
     capacity: Annotated[
-        str | None, typer.Option(help="Roster: expert_id, upper, optional batch, lower.")
+        str | None, typer.Option(help="Roster: expert_id, upper, optional batch, lower, kind.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -153,5 +153,9 @@ def _about_capacity(capacity: Capacity, cases: Cases) -> dict[str, str]:
     sizes = Counter(batches)
     for batch, size in sizes.items():
         capacity.limits(capacity.makers, size, None if cases.batch is None else batch)
-    people = [name for name in capacity.makers if name != MACHINE]
-    return {"roster": f"{len(people)} experts", "batches that fit": f"{len(sizes):,} of {len(sizes):,}"}
+    people = [name for name in capacity.makers if name != MACHINE and name not in capacity.machines]
+    machines = f" and {len(capacity.machines)} machines" if capacity.machines else ""
+    return {
+        "roster": f"{len(people)} experts{machines}",
+        "batches that fit": f"{len(sizes):,} of {len(sizes):,}",
+    }

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 
 from deccaf.assign import AssignmentProblem, Opinions
 from deccaf.data.amounts import cost
@@ -208,6 +207,8 @@ def _master(
 ) -> tuple[float, Array]:
     """The best prices as far as the cuts tell, within bounds: above and below 0 apart, as limits differ
     there."""
+    from scipy.optimize import linprog
+
     makers = len(lower)
     rows = np.array([[1.0, *(-loads), *loads] for _, loads in cuts])
     right = np.array([own for own, _ in cuts])
