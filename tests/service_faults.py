@@ -6,6 +6,7 @@ gives a row of facts to judge.
 
 from __future__ import annotations
 
+import hashlib
 import random
 import threading
 import time
@@ -18,17 +19,22 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from deccaf.data.second import SecondTable
+from deccaf.evaluate.trial import Rules
 from deccaf.service.imports import past_import, past_records
 from deccaf.service.jobs.kinds import ask
 from deccaf.service.jobs.learning import SETTING
+from deccaf.service.ledger import versions
 from deccaf.service.ledger.check import check
+from deccaf.service.ledger.review import second
+from deccaf.service.ledger.trials import trial_records
 from deccaf.service.store import database
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
 from deccaf.service.store.settings import write_setting
 from service_databases import Postgres
 from service_processes import Client, Server
-from service_world import EXPERTS, first_key, history, shift_body
+from service_world import EXPERTS, first_key, history, model_file, shift_body
 
 
 @dataclass
@@ -149,22 +155,25 @@ class Streamers:
 
 
 def kills(url: str, log: Path, count: int, clients: int = 4, seed: int = 0, jobs: bool = False) -> Facts:
-    """SIGKILL the service at random moments of streaming, planning and importing, and of jobs.
+    """SIGKILL the service at random moments of streaming, planning, importing and deciding, and of jobs.
 
-    With `jobs` every other file and plan is so large that SQLite writes it in pieces.
+    A trial runs, and every decision asks somebody for a second opinion. With `jobs` every other file and plan is so large that SQLite writes it in pieces.
     """
     facts, rng, large = Facts(), random.Random(seed), IN_PIECES if jobs else 60
     secret = first_key(url)
     if jobs:
         enter_history(url)
+    begin_trial(url, log.parent)
     server = Server(url, log)
     started = server.start(wait=180)
     set_up(Client(server.port, secret), {"ann": 100_000, "bob": 40, "cat": 10})
     streamers = Streamers([server.port], secret, clients, {201, 202})
     ended, planned, imported = threading.Event(), dict[str, int](), dict[int, int]()
+    told: dict[str, tuple[str, int]] = {}
     others = [
         threading.Thread(target=_plan_for_ever, args=(server.port, secret, ended, planned, facts, large)),
         threading.Thread(target=_import_for_ever, args=(server.port, secret, ended, imported, facts, large)),
+        threading.Thread(target=_decide_for_ever, args=(server.port, secret, ended, told, facts)),
     ]
     if jobs:
         others.append(threading.Thread(target=_fit_for_ever, args=(server.port, secret, url, ended, facts)))
@@ -192,6 +201,7 @@ def kills(url: str, log: Path, count: int, clients: int = 4, seed: int = 0, jobs
     facts.counts["left unfinished"] = _unfinished(url)
     _compare_plans(url, planned, facts)
     _compare_imports(url, imported, facts)
+    _compare_answers(url, told, facts)
     return facts
 
 
@@ -214,6 +224,79 @@ def enter_history(url: str, rows: int = 240) -> None:
     engine.dispose()
 
 
+def begin_trial(url: str, folder: Path) -> None:
+    """A model in force, another with half of the cases, and a second opinion on every decision."""
+    engine, who, at = database.connect(url), Actor(1), time.time()
+    with database.writing(engine) as connection:
+        for seed in (0, 1):
+            content = model_file(folder, seed)
+            digest = hashlib.sha256(content).hexdigest()
+            versions.add_version(connection, f"model {seed}", "test", digest, content, {}, who, at)
+        versions.put_in_force(connection, 1, who, at)
+        trial = trial_records.start(connection, 2, Rules(0.5, 1.0), who, at)
+        trial_records.begin(connection, trial.id, who, at)
+        second.write_rule(connection, SecondTable(share=1.0), who, at)
+    engine.dispose()
+
+
+def _decide_for_ever(
+    port: int, secret: str, ended: threading.Event, told: dict[str, tuple[str, int]], facts: Facts
+) -> None:
+    """Cases that the models score arrive and are decided; whoever answers first is told so."""
+    client, number = Client(port, secret), 0
+    while not ended.is_set():
+        number += 1
+        name, deadline = f"f{number}", time.monotonic() + PATIENCE
+        body: dict[str, Any] = {"case_id": name, "features": {"amount": number % 7 - 3.0, "channel": "web"}}
+        status, found = client.until_answered("POST", "/v1/cases", body, f"case-{name}", deadline)
+        if status != 201:
+            facts.wrong.append(f"case {name}: {status} {found}")
+            continue
+        if found["status"] == "decided":  # by the machine
+            continue
+        body = {"expert": found["maker"], "decision": number % 2}
+        path, maker = f"/v1/cases/{name}/decision", found["maker"]
+        status, found = client.until_answered("POST", path, body, f"decide-{name}", deadline)
+        if status == 200:
+            told[name] = (maker, number % 2)
+        else:
+            facts.wrong.append(f"decision on {name}: {status} {found}")
+
+
+def _compare_answers(url: str, told: dict[str, tuple[str, int]], facts: Facts) -> None:
+    """Every answer is there once, others were asked, and each block of the trial has its lot."""
+    engine = database.connect(url)
+    c, blocks = t.trial_cases.c, dict[tuple[str, int], list[bool]]()
+    with database.reading(engine) as connection:
+        answers = [
+            (row.case_id, row.maker, int(row.decision))
+            for table, _ in t.ANSWERS
+            for row in connection.execute(sa.select(*table.c["case_id", "maker", "decision"]))
+            if row.case_id in told
+        ]
+        asked = set(connection.execute(sa.select(t.second_opinions.c.case_id)).scalars())
+        arms = connection.execute(sa.select(*c["case_id", "stratum", "block", "candidate"])).all()
+    engine.dispose()
+    facts.counts["answers"] += len(told)
+    count = Counter(answers)
+    for name, (maker, said) in told.items():
+        if count[name, maker, said] != 1:
+            facts.wrong.append(
+                f"{maker} answered {name} with {said}, and it is there {count[name, maker, said]} times"
+            )
+        if name not in asked:
+            facts.wrong.append(f"nobody was asked for a second opinion on {name}")
+        if name not in {row.case_id for row in arms}:
+            facts.wrong.append(f"{name} is in no arm")
+    for row in arms:
+        blocks.setdefault((row.stratum, row.block), []).append(bool(row.candidate))
+    facts.wrong += [
+        f"block {where} has the lots {lots}"
+        for where, lots in blocks.items()
+        if sum(lots) > 1 or len(lots) > 2
+    ]
+
+
 def _import_for_ever(
     port: int, secret: str, ended: threading.Event, imported: dict[int, int], facts: Facts, large: int
 ) -> None:
@@ -221,8 +304,8 @@ def _import_for_ever(
     while not ended.is_set():
         number += 1
         count = 25 if number % 2 else large
-        rows = "".join(f"i{number}-{k},{k}\n" for k in range(count))
-        body, deadline = f"case_id,amount\n{rows}".encode(), time.monotonic() + PATIENCE
+        rows = "".join(f"i{number}-{k},{k},web\n" for k in range(count))
+        body, deadline = f"case_id,amount,channel\n{rows}".encode(), time.monotonic() + PATIENCE
         status, found = client.until_answered("POST", "/v1/imports", body, f"import-{number}", deadline)
         if status == 201:
             imported[found["id"]] = found["accepted"]

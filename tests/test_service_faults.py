@@ -48,6 +48,7 @@ def test_nothing_that_was_answered_is_lost_to_a_kill(database_url: str, tmp_path
     assert found.wrong == []
     assert found.counts["imports"] > 0
     assert found.counts["acknowledged"] > 0
+    assert found.counts["answers"] > 0
 
 
 def test_a_database_that_restarts_breaks_nothing(postgres: Postgres, tmp_path: Path) -> None:
