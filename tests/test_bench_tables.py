@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from deccaf.benchmark import tables
-from deccaf.benchmark.results import TYPES, variation_of
+from deccaf.benchmark.results import TYPES, as_stored, variation_of
 from deccaf.benchmark.sections import figures
 from deccaf.benchmark.sections.rivals import rival_sections
 from deccaf.errors import DataError
@@ -160,3 +160,12 @@ def test_the_legend_of_the_models_is_whole(rates: tuple[float, ...]) -> None:
     inside, box = figure.bbox, legend.get_window_extent()
     assert inside.x0 <= box.x0 < box.x1 <= inside.x1
     assert len(legend.get_texts()) == len(figures.MODELS)
+
+
+def test_without_workloads_the_file_has_the_columns_that_others_build_on() -> None:
+    plain = pd.DataFrame([[0] * len(TYPES)], columns=list(TYPES)).assign(workload="")
+    assert list(as_stored(plain)) == [
+        "alert_rate", "ratio", "train_share", "training_seed", "capacity_seed", "policy", "n", "fp", "fn", "tp",
+        "tn", "cost_per_100", "expected_cost_per_100", "assign_seconds",
+    ]  # fmt: skip
+    assert list(as_stored(plain.assign(workload="busy")))[-1] == "workload"

@@ -20,7 +20,8 @@ TYPES: Final = {
     "tn": "int64", "cost_per_100": "float64", "expected_cost_per_100": "float64", "assign_seconds": "float64",
     "workload": "str",
 }  # fmt: skip
-"""The columns of results.parquet; `assign_seconds` is the only one that differs from run to run."""
+"""The columns of the results; `assign_seconds` is the only one that differs from run to run. A file has
+`workload` only where the profile has workloads: without, it has the columns that others build on, no more."""
 
 _CELL = re.compile(r"rate-(.+?)_ratio-(.+?)_share-(.+?)_seed-(\d+)(?:_workload-([^_]+))?_capacity-(\d+)")
 
@@ -42,7 +43,7 @@ def collect(store: Store) -> pd.DataFrame:
 def write_results(store: Store, profile: Profile) -> pd.DataFrame:
     """Write results.parquet of all finished cells; give the rows of the profile's grid."""
     table = collect(store)
-    write_frame(table, store.folder / RESULTS)
+    write_frame(as_stored(table), store.folder / RESULTS)
     grid = profile.grid
     inside = (
         table["alert_rate"].isin(grid.alert_rates)
@@ -53,6 +54,11 @@ def write_results(store: Store, profile: Profile) -> pd.DataFrame:
         & table["policy"].isin(grid.policies)
     )
     return table[inside].reset_index(drop=True)
+
+
+def as_stored(table: pd.DataFrame) -> pd.DataFrame:
+    """The results as results.parquet has them."""
+    return table if table["workload"].any() else table.drop(columns="workload")
 
 
 def _shared_out(table: pd.DataFrame, grid: GridTable) -> pd.Series:
