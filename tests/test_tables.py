@@ -163,7 +163,7 @@ def test_numbers_of_experts_are_names() -> None:
         (lambda f: f.assign(decision=[None, *[1] * 7]), r"'decision': 1 value\(s\) missing, first: in case 'a0'"),
         (lambda f: f.assign(expert_id="machine"), "'machine' is the name of the machine"),
         (lambda f: f.assign(propensity=0.0), r"'propensity': 8 value\(s\) outside \(0, 1\]"),
-        (lambda f: f.assign(propensity="often"), "'propensity': holds str"),
+        (lambda f: f.assign(propensity="often"), r"'propensity': 8 value\(s\) are no numbers, first: 'often' in case 'a0'"),
         (lambda f: f.assign(seconds=-1), r"'seconds': 8 value\(s\) outside \[0, inf\]"),
     ],
 )  # fmt: skip

@@ -423,6 +423,10 @@ class PlanRow(Answered):
     maker: str
     expected_loss: float | None
     losses: dict[str, float | None]
+    order: int | None = None
+    finish: str | None = None
+    late: bool | None = None
+    waiting_cost: float | None = None
 
 
 class OtherPlan(Answered):

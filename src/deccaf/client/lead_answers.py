@@ -194,6 +194,14 @@ class TrialLoad(Answered):
     candidate: int
 
 
+class TrialGroup(Answered):
+    """What a trial has shown for one kind of case."""
+
+    column: str
+    value: str
+    look: TrialLook
+
+
 class Trial(Answered):
     """A candidate beside today's practice, with what is known of it."""
 
@@ -216,6 +224,8 @@ class Trial(Answered):
     today_cost: dict[str, Any] | None
     candidate_cost: dict[str, Any] | None
     look: TrialLook | None
+    groups: list[TrialGroup]
+    constraints: dict[str, Any] | None
 
 
 class Trials(Answered):

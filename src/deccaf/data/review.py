@@ -49,10 +49,9 @@ class Price:
         if stray:
             raise ConfigError(f"{name}: unknown key {stray[0]!r}; known are {', '.join(_KEYS)}")
         numbers = [given.get("fixed", 0.0), given.get("rate", 1.0)]
-        if not all(_is_amount(number) for number in numbers):
-            raise ConfigError(
-                f"{name}: what it costs to ask an expert must be a number from 0 on, got {given!r}"
-            )
+        wrong = [number for number in numbers if not _is_amount(number)]
+        if wrong:
+            raise ConfigError(f"{name} must be a number from 0 on, got {wrong[0]!r}")
         column = given.get("column")
         if "rate" in given and column is None:
             raise ConfigError(f"{name}: rate is for each unit of a column; name the column")

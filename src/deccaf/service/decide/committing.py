@@ -124,11 +124,12 @@ def write_piece(
     ]
     many.add(connection, t.decisions, decided)
     who = Actor(change.key_id)
-    lines = [
-        trail.line("assigned", at, who, row.case_id, shift, row.maker, method="plan", plan=plan, **_says(row))
-        for row in rows
-    ]
-    trail.write(connection, lines)
+    facts = {"method": "plan", "plan": plan}
+    lines, told = (
+        [trail.line("assigned", at, who, r.case_id, shift, r.maker, **facts, **said(r)) for r in rows]
+        for said in (lambda _: {}, _says)
+    )
+    trail.write(connection, lines, told)
     by_machine = [
         (row.case_id, row.machine_says, who)
         for row in rows

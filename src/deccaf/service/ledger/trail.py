@@ -49,10 +49,14 @@ def line(
     }
 
 
-def write(connection: sa.Connection, lines: Sequence[dict[str, Any]]) -> None:
-    """Add lines, all at once, and what programs of others are told of them."""
+def write(
+    connection: sa.Connection,
+    lines: Sequence[dict[str, Any]],
+    told: Sequence[dict[str, Any]] | None = None,
+) -> None:
+    """Add lines, all at once, and what programs of others are told of them, or of `told` in their place."""
     many.add(connection, t.history, lines)
-    outbox.add(connection, lines)
+    outbox.add(connection, lines if told is None else told)
 
 
 def record(
