@@ -124,6 +124,7 @@ def test_programs_are_told_what_happens(desk: World, receiver: Receiver, tmp_pat
     receiver.wait_for(lambda got: any(one["event"] == "plan.committed" for one in got))
     receiver.wait_for(lambda got: sum(one["event"] == "case.assigned" for one in got) == 5)
     receiver.wait_for(lambda got: sum(one["event"] == "case.decided" for one in got) >= 5)
+    receiver.wait_for(lambda got: any(one["event"] == "case.labelled" for one in got))
     about_a = [one["event"] for one in receiver.got if one["case_id"] == "a"]
     wanted = ["case.assigned", "case.decided", "case.undone", "case.decided", "case.labelled"]
     assert about_a == wanted
