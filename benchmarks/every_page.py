@@ -1,6 +1,6 @@
 """Pictures of every page, with few people and with many, at three widths, light and dark, to be looked at.
 
-    .venv/bin/python benchmarks/every_page.py --out /tmp/pages          # 9 and 50 people: 204 pictures
+    .venv/bin/python benchmarks/every_page.py --out /tmp/pages          # 9 and 50 people: 252 pictures
     .venv/bin/python benchmarks/every_page.py --out /tmp/pages --people 50 --widths 390 --only queue opinions
 
 The ledger is that of `benchmarks/pages.py`, in a temporary folder. Pages that are wider than the window, and
@@ -47,6 +47,10 @@ PAGES = {
     "audit": "/audit",
     "setup": "/setup",
     "display": "/setup/display",
+    "trial": "/trial",
+    "week": "/next-week",
+    "webhooks": "/webhooks",
+    "api": "/docs",
 }
 WAIT = 1_500
 """Milliseconds for the parts of a page that are fetched after it."""
