@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from deccaf.service.web import admission
+from deccaf.service.web.api import cases as cases_api
 from deccaf.service.web.app import PUBLIC
 from deccaf.service.web.middleware import shape
 from deccaf.service.web.questions import harmless
@@ -537,3 +538,19 @@ def test_shift_reports_add_up(desk: World) -> None:
     assert report["expected_cost"] == pytest.approx(0.1 + 0.2 + 0.4)
     assert report["machine_cost"] == pytest.approx(1.2)
     assert desk.lead.post("/v1/shifts", json=shift_body({"ann": 1})).status_code == 409
+
+
+def test_a_large_request_of_cases_is_a_file_on_both_databases(
+    desk: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cases_api, "TOGETHER", 2)
+    send = lambda *names: desk.machine.post(  # noqa: E731
+        "/v1/cases/bulk", json={"cases": [desk.case(name, bob=0.1) for name in names]}
+    )
+    assert (send("s0", "s1").status_code, desk.lead.get("/v1/imports").json()["items"]) == (201, [])
+    assert (send("l0", "l1", "l2").status_code, send("l3", "l1", "l4").status_code) == (201, 409)
+    entered = desk.lead.get("/v1/imports").json()["items"]
+    assert [(one["filename"], one["accepted"]) for one in entered] == [("cases/bulk", 3)]
+    waiting = desk.lead.get("/v1/cases", params={"status": "waiting"}).json()["items"]
+    assert {case["case_id"] for case in waiting} == {"s0", "s1", "l0", "l1", "l2"}
+    desk.assert_sound()

@@ -216,49 +216,30 @@ _WAITS = sa.text("due IS NOT NULL OR waiting_cost IS NOT NULL")
 sa.Index("ix_cases_waits", cases.c.status, sqlite_where=_WAITS, postgresql_where=_WAITS)
 IS_LIVE = sa.text("assignments.state IN ('assigned', 'claimed', 'decided')")
 """Spelled out: with a parameter in its place no database would see that the indices below fit."""
-_INDEXED = sa.text("state IN ('assigned', 'claimed', 'decided')")
-sa.Index(
-    "uq_assignments_live_case",
-    assignments.c.case_id,
-    unique=True,
-    sqlite_where=_INDEXED,
-    postgresql_where=_INDEXED,
-)
-for _name, _columns in {
-    "ix_assignments_live": ("shift_id", "maker", "state", "expected_loss"),
-    "ix_assignments_person": ("maker", "id"),
-    "ix_assignments_loss": ("expected_loss", "id"),
-    "ix_assignments_person_loss": ("maker", "expected_loss", "id"),
-}.items():
-    sa.Index(
-        _name,
-        *[assignments.c[column] for column in _columns],
-        sqlite_where=_INDEXED,
-        postgresql_where=_INDEXED,
-    )
+
+
+def _partial(name: str, where: str, *columns: str, unique: bool = False) -> None:
+    """An index of some assignments alone."""
+    only = sa.text(where)
+    some = [assignments.c[column] for column in columns]
+    sa.Index(name, *some, unique=unique, sqlite_where=only, postgresql_where=only)
+
+
+_LIVE = "state IN ('assigned', 'claimed', 'decided')"
+_partial("uq_assignments_live_case", _LIVE, "case_id", unique=True)
+_partial("ix_assignments_live", _LIVE, "shift_id", "maker", "state", "expected_loss")
+_partial("ix_assignments_person", _LIVE, "maker", "id")
+_partial("ix_assignments_loss", _LIVE, "expected_loss", "id")
+_partial("ix_assignments_person_loss", _LIVE, "maker", "expected_loss", "id")
 
 IS_CLAIMED = sa.text("assignments.state = 'claimed'")
-_CLAIMED = sa.text("state = 'claimed'")
-sa.Index(
-    "ix_assignments_claims",
-    assignments.c.claimed_until,
-    sqlite_where=_CLAIMED,
-    postgresql_where=_CLAIMED,
-)
+_partial("ix_assignments_claims", "state = 'claimed'", "claimed_until")
 
 IS_ANSWERED = sa.text("assignments.state = 'answered'")
-_ANSWERED = sa.text("state = 'answered'")
-sa.Index(
-    "ix_assignments_answered",
-    assignments.c.shift_id,
-    assignments.c.maker,
-    sqlite_where=_ANSWERED,
-    postgresql_where=_ANSWERED,
-)
+_partial("ix_assignments_answered", "state = 'answered'", "shift_id", "maker")
 
 DECIDED_BY_LOT = sa.text("assignments.method = 'lot' AND assignments.state = 'decided'")
-_BY_LOT = sa.text("method = 'lot' AND state = 'decided'")
-sa.Index("ix_assignments_lot", assignments.c.case_id, sqlite_where=_BY_LOT, postgresql_where=_BY_LOT)
+_partial("ix_assignments_lot", "method = 'lot' AND state = 'decided'", "case_id")
 
 decisions = _table(
     "decisions",

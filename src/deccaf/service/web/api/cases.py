@@ -62,7 +62,7 @@ Loss = Annotated[float, Field(allow_inf_nan=False, ge=-1e12, le=1e12)]
 
 
 TOGETHER = 3_000
-"""Cases of a request that are entered in one transaction; on SQLite more go in as a file does, in pieces."""
+"""Cases of a request that are entered as single ones are; more go in as a file does, on SQLite in pieces."""
 
 
 class NewCase(Strict):
@@ -155,7 +155,7 @@ async def add_cases(
         return {"accepted": len(arrivals)}
 
     async def write(arrivals: list[Arrival]) -> Answer:
-        if not unfinished.is_in_pieces(here.engine, len(arrivals), TOGETHER):
+        if len(arrivals) <= TOGETHER:
             return await here.change(call, lambda connection, at: change(connection, at, arrivals), 201)
         file = File(
             Checked.whole(arrivals),
