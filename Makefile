@@ -15,7 +15,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	&& { echo $$p; break; }; done)
 BIN := .venv/bin
 # one more than there are cores: many tests wait for a browser, a database or a process of their own;
-# each computes in one thread
+# each computes in one thread, and the many processes that they start find compiled modules
 WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 
 .PHONY: demo test lint reference docs wheel release soak lock clean
@@ -25,7 +25,7 @@ demo: .venv/ready
 
 test: .venv/ready
 	sh tools/test-packages
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
 lint: .venv/ready
 	$(BIN)/ruff check .

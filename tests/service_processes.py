@@ -25,7 +25,7 @@ class Server:
 
     def start(self, wait: float = 60.0) -> float:
         """Start, and give the seconds until it was ready."""
-        command = [sys.executable, "-m", "deccaf.service.run", str(self.port)]
+        command = [sys.executable, "-m", "deccaf.service", str(self.port)]
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "DECCAF_DATABASE": self.url}
         began = time.monotonic()
         with self.log.open("ab") as log:

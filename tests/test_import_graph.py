@@ -89,6 +89,7 @@ FLOORS = [
     {"web.app"},
     {"demo"},
     {"run"},
+    {"__main__"},
 ]
 SERVICE = [path for path in FILES if room(path) == "service"]
 

@@ -161,6 +161,18 @@ def test_planning_imports_only_what_it_needs(desk: Path) -> None:
     assert not ran.modules & (FOR_SOME | {"sklearn", "lightgbm", "joblib", "narwhals"} | SLOW_PARTS)
 
 
+def test_the_service_starts_without_what_only_learns(tmp_path: Path) -> None:
+    """And the process that files are read in imports neither the service nor its pages."""
+    line = "import json, sys, deccaf.{}; print(json.dumps(list(sys.modules)))"
+    found = {}
+    for name in ("service.run", "service.imports.case_import"):
+        done = subprocess.run([sys.executable, "-c", line.format(name)], capture_output=True, check=True)
+        found[name] = set(json.loads(done.stdout))
+    learning = {"sklearn", "lightgbm", "ortools", "optuna", "matplotlib", "scipy.stats", "deccaf.estimator"}
+    assert not found["service.run"] & learning
+    assert not found["service.imports.case_import"] & (learning | {"fastapi", "deccaf.service.core"})
+
+
 def test_a_backtest_without_matplotlib_has_its_tables_and_says_what_is_missing(desk: Path) -> None:
     ran = deccaf(
         desk, "backtest", "--cases", "cases.csv", "--decisions", "decisions.csv", "--config", "deccaf.toml",

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from deccaf.data.values import number_in
 from deccaf.errors import ConfigError, DataError
@@ -180,8 +180,8 @@ class Cells:
 def _exact(share: Array, count: Array, confidence: float) -> tuple[Array, Array]:
     """Clopper and Pearson's interval of shares of so many (not always a whole number of) cases."""
     tail, so = (1 - confidence) / 2, share * count
-    low = np.where(share > 0, beta.ppf(tail, np.maximum(so, 1e-9), count - so + 1), 0.0)
-    high = np.where(share < 1, beta.ppf(1 - tail, so + 1, np.maximum(count - so, 1e-9)), 1.0)
+    low = np.where(share > 0, betaincinv(np.maximum(so, 1e-9), count - so + 1, tail), 0.0)
+    high = np.where(share < 1, betaincinv(so + 1, np.maximum(count - so, 1e-9), 1 - tail), 1.0)
     return np.minimum(low, share), np.maximum(high, share)
 
 

@@ -27,7 +27,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from deccaf.data.history import History
 from deccaf.errors import DataError
@@ -264,7 +264,7 @@ def _ends(
     if len(without) < 2 or not np.isfinite(value):
         return value, np.nan, np.nan
     spread = float(np.sqrt((len(without) - 1) / len(without) * ((without - without.mean()) ** 2).sum()))
-    reach = float(student.ppf(0.5 + confidence / 2, len(without) - 1)) * spread
+    reach = float(stdtrit(len(without) - 1, 0.5 + confidence / 2)) * spread
     return value, value - reach, min(value + reach, 1.0)
 
 

@@ -31,8 +31,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logsumexp
-from scipy.stats import norm
+from scipy.special import logsumexp, ndtri
 
 from deccaf.errors import ConfigError, DataError
 
@@ -309,7 +308,7 @@ def plan(
         raise ConfigError(f"trial: a spread above 0 and at most the bound {bound} is needed, got {wide}")
     variance = wide**2 / (share * (1 - share))
     rules = Rules(share, bound, chance=chance, aim=saving / variance)
-    z = float(norm.ppf(1 - chance) + norm.ppf(power))
+    z = float(ndtri(1 - chance) + ndtri(power))
     fixed = math.ceil(z**2 * variance / saving**2)
     needed = _cases_until(saving, variance, rules, fixed, (power, 0.5))
     return Planned(share, rules, fixed, *needed)

@@ -207,12 +207,3 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def main(arguments: list[str]) -> None:
-    """`DECCAF_DATABASE=... python -m deccaf.service.run PORT`: on loopback, for programs that start it."""
-    serve(os.environ[DATABASE_VARIABLE], "127.0.0.1", int(arguments[0]))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaln
-from scipy.stats import beta, gamma
+from scipy.special import betaincinv, gammaincinv, gammaln
 
 from deccaf.assign.exact.scan import Floats, Ints
 from deccaf.errors import ConfigError, DataError
@@ -104,16 +103,17 @@ class Forecast:
             return np.ones(1)  # late arrivals
         over = min(max(self._over(now), 1e-3), 1.0 - 1e-3)
         if not self.arrivals:  # nothing was known before: as many a minute as so far
-            return np.maximum(gamma.ppf(_SPREAD, seen + 1.0) * (1.0 - over) / over, 1.0)
+            so_far = np.asarray(gammaincinv(seen + 1.0, _SPREAD), dtype=np.float64)
+            return np.maximum(so_far * (1.0 - over) / over, 1.0)
         firm, grid = np.array(self._clocks())[:, None], _GRID if self.clock else _FINE_GRID
-        come = np.clip(beta.ppf(grid, firm * over, firm * (1.0 - over)), 1e-6, 1.0 - 1e-6).ravel()
+        come = np.clip(betaincinv(firm * over, firm * (1.0 - over), grid), 1e-6, 1.0 - 1e-6).ravel()
         due, number = self.arrivals * come, np.array([self.firm, UNUSUAL])[:, None]
         # how likely the number that came is for each share and kind of day, the day's factor integrated out
         log = gammaln(number + seen) - gammaln(number) + np.log(USUAL)
         log = log + number * np.log(number / (number + due))
         log = log + seen * np.log(due / (number + due))
         chance = np.exp(log - log.max())
-        factor = gamma.ppf(_SPREAD[:, None, None], number + seen) / (number + due)
+        factor = gammaincinv(number + seen, _SPREAD[:, None, None]) / (number + due)
         left = (self.arrivals - due) * factor
         return np.maximum(_quantiles(left, np.broadcast_to(chance, left.shape)), 1.0)
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from deccaf.data.rows import check_row
 from deccaf.errors import DataError
-from deccaf.estimator import DeCCaF
+from deccaf.fitted import FittedTeam
 from deccaf.service.store import tables as t
 
 MOST = 2_000
@@ -30,7 +30,7 @@ class Known(NamedTuple):
 NOTHING = Known(0, 0.0)
 
 
-def known(connection: sa.Connection, system: DeCCaF) -> Known:
+def known(connection: sa.Connection, system: FittedTeam) -> Known:
     """What there is to count."""
     count, latest = 0, 0.0
     for made, _ in t.ANSWERS:
@@ -40,7 +40,7 @@ def known(connection: sa.Connection, system: DeCCaF) -> Known:
     return Known(count, latest)
 
 
-def with_newcomers(connection: sa.Connection, system: DeCCaF) -> DeCCaF:
+def with_newcomers(connection: sa.Connection, system: FittedTeam) -> FittedTeam:
     """The model after newcomers' decisions on labelled cases; those that it cannot read are passed over."""
     if system.method != "deccaf" or not system.experts_:
         return system
@@ -67,7 +67,7 @@ def with_newcomers(connection: sa.Connection, system: DeCCaF) -> DeCCaF:
     return system.observe(pd.DataFrame([features[k] for k in usable]), label, expert=maker, decision=said)
 
 
-def _labelled(system: DeCCaF, made: sa.Table, *columns: Any) -> sa.Select[Any]:
+def _labelled(system: FittedTeam, made: sa.Table, *columns: Any) -> sa.Select[Any]:
     """Labelled decisions of active people whom the model was not fitted on."""
     d, c, e = made.c, t.cases.c, t.experts.c
     newcomer = sa.select(e.name).where(e.active, e.name.not_in(system.experts_))

@@ -15,7 +15,7 @@ from deccaf.data.config import ConstraintsTable
 from deccaf.data.costs import MACHINE
 from deccaf.data.review import amounts_of
 from deccaf.data.rows import CaseRows, check_row
-from deccaf.estimator import DeCCaF
+from deccaf.fitted import FittedTeam
 from deccaf.models.trees.stored_trees import expect_many
 from deccaf.planning.scored import Scored
 from deccaf.service.decide import newcomers
@@ -30,7 +30,7 @@ class Model:
 
     id: int
     name: str
-    system: DeCCaF
+    system: FittedTeam
 
     @property
     def classes(self) -> tuple[int | str, ...]:
@@ -48,7 +48,7 @@ class Model:
             amounts_of(pd.DataFrame([{name: row.get(name) for name in paid if name in row}]), name)
 
     def score_rows(self, rows: Sequence[Mapping[str, Any]], experts: Sequence[str]) -> Scored:
-        """A few cases, quickly: the numbers of `DeCCaF.scored` without a table."""
+        """A few cases, quickly: the numbers of `FittedTeam.scored` without a table."""
         system = self.system
         known = list(experts) if system.experts_ else []
         cases = CaseRows(system.schema_, rows)
@@ -131,13 +131,13 @@ class Registry:
             return self.active
 
 
-def load(content: bytes) -> DeCCaF:
+def load(content: bytes) -> FittedTeam:
     """A model from the bytes of its file; checked before anything of it is used."""
     expect_many()
     with scratch_folder() as folder:
         path = folder / "uploaded.deccaf"
         path.write_bytes(content)
-        return DeCCaF.load(path)
+        return FittedTeam.load(path)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ import pyarrow.parquet
 
 from deccaf.data.files import read_frame
 from deccaf.errors import DataError, DeccafError
-from deccaf.estimator import DeCCaF
+from deccaf.fitted import FittedTeam
 from deccaf.service.errors import RefusedError, invalid
 
 MEMORY = 1 << 30
@@ -55,7 +55,8 @@ _PLAIN = (
 )
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["__main__", "deccaf.service.run"])  # whatever a child would import
+_WORK = ("case_import", "golden_import", "past_import")
+_context.set_forkserver_preload(["__main__", *[f"deccaf.service.imports.{name}" for name in _WORK]])
 
 
 def warm_up() -> None:
@@ -167,7 +168,7 @@ def _nothing() -> None:
 
 
 def _load_model(path: Path) -> Any:
-    return json.loads(json.dumps(DeCCaF.load(path).training_, default=str))
+    return json.loads(json.dumps(FittedTeam.load(path).training_, default=str))
 
 
 def _check_parquet(path: Path, rows: int, columns: int) -> None:

@@ -18,7 +18,7 @@ from deccaf.data.costs import MACHINE
 from deccaf.data.history import History
 from deccaf.data.review import plain_review
 from deccaf.errors import DataError
-from deccaf.estimator import DeCCaF
+from deccaf.fitted import FittedTeam
 from deccaf.service.decide import registry
 from deccaf.service.imports import past_records
 from deccaf.service.imports.past_records import PastLesson
@@ -83,7 +83,7 @@ def read_config(connection: sa.Connection) -> Config:
     return config_of(registry.load(versions.read_content(connection, active)[1]))
 
 
-def config_of(model: DeCCaF) -> Config:
+def config_of(model: FittedTeam) -> Config:
     """The configuration that a model was fitted with."""
     settings = {name: getattr(model, name) for name in ModelTable.model_fields}
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}

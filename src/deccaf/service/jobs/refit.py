@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from deccaf.estimator import DeCCaF, learn_from
+from deccaf.fitted import FittedTeam
 from deccaf.service.jobs.learning import Lesson, read_lesson
 from deccaf.service.jobs.records import Finish, Job
 from deccaf.service.ledger import versions
@@ -45,12 +45,15 @@ def work(engine: sa.Engine, job: Job) -> Finish:
     return finish
 
 
-def fit(lesson: Lesson, note: Callable[[str], None]) -> DeCCaF:
+def fit(lesson: Lesson, note: Callable[[str], None]) -> FittedTeam:
     """A model of the ledger's history, as `deccaf fit` would learn it from files."""
+    # takes long to import, and only the process of a refit needs it
+    from deccaf.estimator import learn_from
+
     return learn_from(lesson.history(), lesson.config, note)
 
 
-def file_bytes(model: DeCCaF) -> bytes:
+def file_bytes(model: FittedTeam) -> bytes:
     """The model as a file has it."""
     with scratch_folder() as folder:
         path = folder / "refit.deccaf"
