@@ -180,7 +180,7 @@ def kills(url: str, log: Path, count: int, clients: int = 4, seed: int = 0, jobs
     for thread in others:
         thread.start()
     for _ in range(count):
-        time.sleep(rng.uniform(0.05, max(0.8, started)))  # on a busy machine everything takes longer
+        time.sleep(rng.uniform(0.05, max(0.8, 1.5 * started)))  # on a busy machine everything takes longer
         if rng.random() < 0.5:
             server.kill_all()
         else:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -119,7 +120,7 @@ def _parquet(rows: int) -> bytes:
 
 def _parquet_bomb() -> bytes:
     """One long text, 100,000 times: kilobytes as a dictionary, a hundred gigabytes unfolded."""
-    long = pa.DictionaryArray.from_arrays(pa.array([0] * 100_000, pa.int32()), pa.array(["x" * (1 << 20)]))
+    long = pa.DictionaryArray.from_arrays(np.zeros(100_000, np.int32), pa.array(["x" * (1 << 20)]))
     out = io.BytesIO()
     table = pa.table({"case_id": [str(k) for k in range(100_000)], "text": long})
     pq.write_table(table, out, compression="zstd", store_schema=False)
@@ -134,7 +135,7 @@ def _columns() -> dict[str, Callable[[], pa.Table]]:
         return pa.array([str(k) for k in range(many)])
 
     def repeated(value: Any, kind: pa.DataType | None = None) -> pa.Array:
-        return pa.DictionaryArray.from_arrays(pa.array([0] * many, pa.int32()), pa.array([value], kind))
+        return pa.DictionaryArray.from_arrays(np.zeros(many, np.int32), pa.array([value], kind))
 
     def with_ids(column: Callable[[], pa.Array]) -> Callable[[], pa.Table]:
         return lambda: pa.table({"case_id": ids(), "x": column()})
