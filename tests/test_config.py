@@ -49,6 +49,10 @@ COSTS = "[costs]\nfalse_positive = 1\nfalse_negative = 1\n"
     ("text", "message"),
     [
         (COSTS + "[columns]\nlable = 'y'", r"\[columns\] lable: unknown key.*did you mean 'label'"),
+        (
+            "[columns]\nlable = 'y'\ntme = 'z'",
+            r"lable: unknown key.*; \[columns\] tme: unknown.*\[costs\]: missing",
+        ),
         (COSTS + "[colums]\nlabel = 'y'", r"\[colums\]: unknown key.*did you mean 'columns'"),
         ("[costs]\nfalse_positive = 1\nfals_negative = 2", "unknown key.*did you mean 'false_negative'"),
         (COSTS + "[model]\nmethod = 'magic'", r"\[model\] method.*'magic'"),

@@ -436,22 +436,26 @@ def read_toml(path: str | Path, model: type[_Model]) -> _Model:
         raise ConfigError(f"{path}: {explain_error(error, model)}") from error
 
 
+MOST_COMPLAINTS = 5
+
+
 def explain_error(error: ValidationError, model: type[BaseModel], table: str | None = None) -> str:
-    """The first complaint in words, with how many more there are; `table` names the one that `model` is."""
-    first = error.errors()[0]
-    keys = [str(part) for part in ([] if table is None else [table]) + list(first["loc"])]
+    """What is wrong in words, the first few complaints in full; `table` names the one that `model` is."""
+    found = list(dict.fromkeys(_complaint(dict(one), model, table) for one in error.errors()))
+    more = len(found) - MOST_COMPLAINTS
+    return "; ".join(found[:MOST_COMPLAINTS]) + (f" (and {more} more)" if more > 0 else "")
+
+
+def _complaint(one: dict[str, Any], model: type[BaseModel], table: str | None) -> str:
+    keys = [str(part) for part in ([] if table is None else [table]) + list(one["loc"])]
     where = f"[{keys[0]}] {'.'.join(keys[1:])}".strip() if keys else ""
-    if first["type"] == "extra_forbidden":
+    if one["type"] == "extra_forbidden":
         known = _keys_beside(model, keys)
-        message = f"{where}: unknown key; known are {', '.join(known)}" + did_you_mean(keys[-1], known)
-    elif first["type"] == "missing":
-        message = f"{where}: missing"
-    else:
-        message = f"{where}: {first['msg'].removeprefix('Value error, ')}".removeprefix(": ")
-        if len(keys) > 1:
-            message += f", got {first['input']!r}"
-    more = error.error_count() - 1
-    return message + (f" (and {more} more)" if more else "")
+        return f"{where}: unknown key; known are {', '.join(known)}" + did_you_mean(keys[-1], known)
+    if one["type"] == "missing":
+        return f"{where}: missing"
+    message = f"{where}: {one['msg'].removeprefix('Value error, ')}".removeprefix(": ")
+    return message + (f", got {one['input']!r}" if len(keys) > 1 else "")
 
 
 def _keys_beside(model: type[BaseModel], keys: list[str]) -> list[str]:
