@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,23 @@ def bearer(secret: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {secret}"}
 
 
+@cache
+def _migrated() -> bytes:
+    """An SQLite database with all tables and nothing in them."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "deccaf.db")
+        engine = database.connect(f"sqlite:///{path}")
+        database.migrate(engine)
+        engine.dispose()
+        return path.read_bytes()
+
+
 def first_key(url: str, role: str = "lead", expert: str | None = None) -> str:
+    """A key of an installation, which is made where there is none yet."""
+    file = Path(url.removeprefix("sqlite:///"))
+    if url.startswith("sqlite") and file.parent.is_dir() and not file.exists():
+        file.write_bytes(_migrated())
+        file.chmod(0o600)
     engine = database.connect(url)
     database.migrate(engine)
     with database.writing(engine) as connection:
