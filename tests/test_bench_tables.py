@@ -9,8 +9,10 @@ import pandas as pd
 import pytest
 
 from deccaf.benchmark import tables
+from deccaf.benchmark.first_plan import MonthOfPlans
 from deccaf.benchmark.results import TYPES, as_stored, variation_of
 from deccaf.benchmark.sections import figures
+from deccaf.benchmark.sections.month import month_headline, month_sections
 from deccaf.benchmark.sections.rivals import rival_sections
 from deccaf.errors import DataError
 from deccaf.policies import MIXTURES
@@ -169,3 +171,33 @@ def test_without_workloads_the_file_has_the_columns_that_others_build_on() -> No
         "tn", "cost_per_100", "expected_cost_per_100", "assign_seconds",
     ]  # fmt: skip
     assert list(as_stored(plain.assign(workload="busy")))[-1] == "workload"
+
+
+def test_the_demos_first_page_can_be_added_up_by_hand() -> None:
+    """Two days of ten cases; an hour is 2.5 cases, and one more case a day of ann's saves 0.2."""
+    ways = pd.DataFrame(
+        {"missed": [4.0, 3.0, 2.0], "refused": [0.0, 10.0, 10.0], "cost": [4.0, 3.5, 2.5]},
+        index=["the machine alone", "analysts at random", "deccaf"],
+    )
+    makers = pd.DataFrame(
+        {
+            "cases": [5, 9, 6],
+            "frauds": [1, 2, 2],
+            "missed": [0.0, 1.0, 1.0],
+            "refused": [2.0, 4.0, 4.0],
+            "price": [0.0, 0.2, 0.1],
+        },
+        index=["machine", "ann", "bob"],
+    )
+    found = MonthOfPlans(ways, makers, days=2, ratio=0.05)
+    assert found.per_100.tolist() == pytest.approx([20.0, 17.5, 12.5])
+    many, people, saved, hour = month_headline(found)
+    assert many == ("20", "cases to decide in 2 days; one in 4 is fraud")
+    assert people[0] == "75%"
+    assert saved[0] == "29% less"
+    assert "as bad as 2.5 missed frauds, not 3.5" in saved[1]
+    assert hour == ("1.0", "missed frauds a month: what one more hour a day of ann would save, at most")
+    by_way, by_maker = month_sections(found)
+    assert by_way.title == "Its plans cost 29% less than the next best way (analysts at random)"
+    assert "20 people refused are as bad as one fraud" in by_way.text
+    assert by_maker.table["An hour more saves"].tolist() == ["", "1.0", "0.5"]

@@ -134,6 +134,10 @@ def test_the_demo_writes_its_report(run, tmp_path: Path) -> None:
     assert costs["deccaf"] < costs["analysts at random"] < costs["everything rejected"]
     assert "report.html" in " ".join(err.split())
     page = (tmp_path / "report.html").read_text()
+    for_newcomers, for_the_papers_reader = page.split("<h2>For readers of the paper</h2>")
+    assert "An hour more saves" in for_newcomers
+    assert "deccaf-paper" not in for_newcomers  # a name that means nothing yet
+    assert "deccaf-paper" in for_the_papers_reader
     assert page.count("data:image/png;base64,") == len(list(tmp_path.glob("*.png")))
     assert "http://" not in page
     assert "https://" not in page

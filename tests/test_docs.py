@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import deccaf
 from deccaf import errors
 from deccaf.cli.api_reference import MODULES, api_page, public_names
 from deccaf.cli.reference import commands, commands_page
@@ -144,7 +145,8 @@ def test_the_glossary_has_all_our_words() -> None:
 
 
 def test_the_site_can_be_built_and_asks_nobody_else(tmp_path: Path) -> None:
-    pytest.importorskip("material", reason="the site needs the extra docs: pip install '.[docs]'")
+    for needed in ("material", "mkdocstrings"):
+        pytest.importorskip(needed, reason="the site needs the extra docs: pip install '.[docs]'")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
         cwd=ROOT, capture_output=True, text=True, check=False,
@@ -152,3 +154,10 @@ def test_the_site_can_be_built_and_asks_nobody_else(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "index.html").read_text()
     assert not re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="(?:https?:)?//[^"]+', page)
+    assert f"deccaf {deccaf.__version__}" in page
+    python = (tmp_path / "api.html").read_text()
+    for module in MODULES:
+        for public in public_names(import_module(module)):
+            assert re.search(rf'id="{re.escape(module)}\.{public}"|<code>{public}</code>', python), (
+                f"{module}.{public} is not in the reference of the site"
+            )

@@ -234,6 +234,7 @@ def test_every_page_renders_on_both_databases(database_url: str, tmp_path: Path)
             answer = lead.get(path)
             assert answer.status_code == 200, (path, answer.text[-500:])
         assert "units a case expected" in lead.get("/models").text
+        assert re.search(r"As of <time [^>]+>[\d:]+</time>, \d+ s ago\.", lead.get("/team").text)
         desk.assert_sound()
 
 

@@ -95,7 +95,8 @@ def installed(wheel: Path, folder: Path) -> Path:
 
 
 IMPORTED = f"""
-import importlib.util, deccaf, deccaf.estimator, deccaf.assign, deccaf.backtest
+import importlib.util, sys, deccaf, deccaf.estimator, deccaf.assign, deccaf.backtest
+assert deccaf.__file__.startswith(sys.prefix), f"imported from elsewhere: {{deccaf.__file__}}"
 there = [name for name in {EXTRAS!r} if importlib.util.find_spec(name)]
 assert not there, f"installed without being asked for: {{there}}"
 print(f"deccaf {{deccaf.__version__}} imports without extras")
@@ -160,7 +161,8 @@ def digest(path: Path) -> str:
 
 def run(python: Path, *line: str) -> str:
     """A command's output; what fails ends the release with what it said."""
-    done = subprocess.run([str(python), *line], cwd=ROOT, capture_output=True, text=True)
+    # -I: neither PYTHONPATH nor this folder, or what is checked would not be what was built
+    done = subprocess.run([str(python), "-I", *line], cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         sys.exit(
             f"error: {' '.join(line[:4])} ended with {done.returncode}\n"

@@ -77,7 +77,7 @@ def main() -> None:
         time.sleep(args.seconds)
         with sync_playwright() as tool:
             browser = tool.chromium.launch(executable_path=chromium, args=list(ARGUMENTS))
-            looks = [("", {"viewport": {"width": 1200, "height": 1640}})]
+            looks = [("", {"viewport": {"width": 1200, "height": 1110}})]
             if args.all:
                 looks += [
                     ("dark", {"viewport": {"width": 1200, "height": 900}, "color_scheme": "dark"}),

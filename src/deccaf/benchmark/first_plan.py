@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,15 +15,9 @@ from deccaf.data.capacity import Capacity
 from deccaf.data.cases import Cases
 from deccaf.data.costs import MACHINE, Costs
 from deccaf.errors import DataError
-from deccaf.planning.comparing import compared
 from deccaf.policies import Beliefs
-from deccaf.report import figures
-from deccaf.report.page import Section
 from deccaf.simulate import SyntheticTeam
 from deccaf.simulate.testbed import batches_by_size
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
 
@@ -34,45 +27,72 @@ EACH = 20
 """Cases that one analyst can review on one day; the machine decides the rest."""
 
 
+HOURS = 8
+"""Of an analyst in one day."""
+
+
 @dataclass(frozen=True, eq=False)
 class MonthOfPlans:
     """What a month cost under each way to assign, and what everybody got."""
 
-    costs: pd.Series
-    """Expected cost per 100 cases by way to assign, with the team's true chances of error."""
+    ways: pd.DataFrame
+    """By way to assign, with the team's true chances of error: frauds expected to be `missed`, honest
+    applicants to be `refused`, and the expected `cost` of both in missed frauds."""
     makers: pd.DataFrame
-    """One row per maker: cases in the month, and the mean price of one more case a day."""
+    """By maker, under deccaf's plans: `cases`, the `frauds` among them, `missed`, `refused`, and the mean
+    `price` of one more case a day."""
     days: int
+    ratio: float
+    """What refusing an honest applicant costs, in missed frauds."""
+
+    @property
+    def cases(self) -> int:
+        """Of the month."""
+        return int(self.makers["cases"].sum())
+
+    @property
+    def per_100(self) -> pd.Series:
+        """Expected cost per 100 cases, by way to assign."""
+        return 100 * self.ways["cost"] / self.cases
 
 
 def plan_month(
-    month: Cases, team: SyntheticTeam | None, known: Beliefs, costs: Costs, seed: int
+    month: Cases, team: SyntheticTeam | None, known: Beliefs, ratio: float, seed: int
 ) -> MonthOfPlans:
     """Plan each day of the month with what models believe of its cases; price the plans with the truth."""
     if team is None:
         raise DataError("a month of plans needs a simulated team: only its true chances of error are known")
-    days = [np.flatnonzero(rows) for rows in _days(month)]
+    days, costs, label = [np.flatnonzero(rows) for rows in _days(month)], Costs.binary(ratio), _label(month)
     says, paper = known.machine_says(), known.method("hem")
     plans = _daily_plans(known.loss(known.q), days, team, seed)
     of_paper = _daily_plans(paper.loss(), days, team, seed)
     truth, paper_truth = (true_costs(month, team, costs, m) for m in (says, paper.p.argmax(axis=1)))
     planned, anyone = _together([plan.maker for plan in plans], days), _at_random(days, team, seed)
     case = np.arange(len(month))
-    by_policy = {
-        "everything rejected": costs.array()[0][_label(month), -1].mean(),
-        "the machine alone": truth[:, 0].mean(),
-        "analysts at random": truth[case, anyone].mean(),
-        "the paper's DeCCaF": paper_truth[case, _together([plan.maker for plan in of_paper], days)].mean(),
-        "deccaf": truth[case, planned].mean(),
+    ways = {
+        "everything rejected": costs.array()[0][label, -1],
+        "the machine alone": truth[:, 0],
+        "analysts at random": truth[case, anyone],
+        "the paper's DeCCaF": paper_truth[case, _together([plan.maker for plan in of_paper], days)],
+        "deccaf": truth[case, planned],
     }
-    makers = pd.DataFrame(
-        {
-            "cases": np.bincount(planned, minlength=1 + len(team)),
-            "price": np.mean([plan.prices for plan in plans], axis=0),
-        },
-        index=pd.Index([MACHINE, *team.experts], name="maker"),
+    errors = pd.DataFrame(ways).div(costs.case_weights(label), axis=0)  # chances of error
+    frauds = pd.DataFrame({"cases": 1, "frauds": label == 1})
+    mine = frauds.assign(missed=errors["deccaf"] * (label == 1), refused=errors["deccaf"] * (label == 0))
+    makers = mine.groupby(planned).sum().reindex(range(1 + len(team)), fill_value=0)
+    makers["price"] = np.mean([plan.prices for plan in plans], axis=0)
+    return MonthOfPlans(
+        pd.DataFrame(
+            {
+                "missed": errors[label == 1].sum(),
+                "refused": errors[label == 0].sum(),
+                "cost": pd.DataFrame(ways).sum(),
+            }
+        ),
+        makers.set_axis([MACHINE, *team.experts]),
+        len(days),
+        ratio,
     )
-    return MonthOfPlans(100 * pd.Series(by_policy), makers, len(days))
 
 
 def true_costs(month: Cases, team: SyntheticTeam, costs: Costs, says: NDArray[np.int64]) -> Array:
@@ -80,41 +100,6 @@ def true_costs(month: Cases, team: SyntheticTeam, costs: Costs, says: NDArray[np
     label = _label(month)
     experts = team.error_probabilities(month).to_numpy() * costs.case_weights(label)[:, None]
     return np.column_stack([costs.array()[0][label, says], experts])
-
-
-def plan_sections(found: MonthOfPlans) -> tuple[Section, ...]:
-    """The sections of a page about the month."""
-    others = found.costs.drop("deccaf")
-    best = others.idxmin()
-    saved = 1 - found.costs["deccaf"] / others.min()
-    people = found.makers.drop(MACHINE)
-    dearest = people["price"].idxmax()
-    shown = pd.DataFrame(
-        {
-            "Maker": found.makers.index,
-            "Cases in the month": found.makers["cases"].map("{:,}".format).to_numpy(),
-            "Room": ["no limit", *[f"{EACH * found.days:,}"] * len(people)],
-            "One more case a day saves, per 100 days": (100 * found.makers["price"])
-            .map("{:.2f}".format)
-            .to_numpy(),
-        }
-    )
-    return (
-        Section(
-            title="A month of plans",
-            text=f"{A_DAY} alerts arrive each day, each analyst can review {EACH}, the machine decides the "
-            "rest. deccaf learned from months 3-6, with one random analyst's decision per case, and planned "
-            f"each day of month 7. Its plans cost {compared(saved, f'the next best way ({best})')}.",
-            pictures={"cost-by-policy": partial(_cost_figure, found.costs)},
-            note="Expected cost of errors with the analysts' true chances of error, which only a simulation "
-            "knows; a missed fraud costs 1. Nothing was learned from month 7.",
-        ),
-        Section(
-            title="What everybody got, and whose hours are worth most",
-            text=f"One more case a day for {dearest} would save most: that is the price of their time.",
-            table=shown,
-        ),
-    )
 
 
 def _label(cases: Cases) -> NDArray[np.int64]:
@@ -154,17 +139,3 @@ def _together(parts: Sequence[NDArray[Any]], days: list[NDArray[np.int64]]) -> N
     for rows, part in zip(days, parts, strict=True):
         whole[rows] = part
     return whole
-
-
-def _cost_figure(costs: pd.Series) -> Figure:
-    saved = 1 - costs["deccaf"] / costs["analysts at random"]
-    figure, axes = figures.canvas(
-        f"Choosing who decides saves {saved:.0%} against giving analysts random cases", height=2.9
-    )
-    colors = [figures.BLUE if name == "deccaf" else "#b8c4d0" for name in costs.index]
-    bars = axes.barh(list(costs.index)[::-1], costs.to_numpy()[::-1], color=colors[::-1], height=0.62)
-    axes.bar_label(bars, fmt="{:.2f}", color=figures.INK, padding=4, fontsize=9)
-    axes.set_xlabel("Expected cost of errors per 100 cases (a missed fraud costs 1)")
-    axes.grid(visible=False, axis="y")
-    axes.margins(x=0.1)
-    return figure

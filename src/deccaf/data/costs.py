@@ -35,7 +35,7 @@ class Costs:
 
     classes: tuple[Class, ...]
     cells: tuple[tuple[Cost, ...], ...]
-    """cells[y][m]: cost of deciding classes[m] when the truth is classes[y]."""
+    """`cells[y][m]`: cost of deciding `classes[m]` when the truth is `classes[y]`."""
     scale: str | None = None
     """Column whose value multiplies all of a case's costs (an amount at risk)."""
     unit: str = ""
@@ -79,7 +79,7 @@ class Costs:
         scale: str | None = None,
         unit: str = "",
     ) -> Costs:
-        """K classes: matrix[y][m] is the cost of deciding m when the truth is y."""
+        """K classes: `matrix[y][m]` is the cost of deciding m when the truth is y."""
         rows = matrix.tolist() if isinstance(matrix, np.ndarray) else matrix
         return cls(tuple(classes), tuple(tuple(row) for row in rows), scale, unit)
 

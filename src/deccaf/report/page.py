@@ -42,6 +42,14 @@ class Section:
     """Of the table's files, where it gets some."""
 
     @cached_property
+    def words(self) -> frozenset[int]:
+        """Places of the columns without any digit, which are read from the left."""
+        if self.table is None:
+            return frozenset()
+        columns = (self.table.iloc[:, k].astype(str) for k in range(self.table.shape[1]))
+        return frozenset(k for k, column in enumerate(columns) if not column.str.contains(r"\d").any())
+
+    @cached_property
     def drawn(self) -> dict[str, Figure]:
         """The pictures, drawn once; none where matplotlib is not installed."""
         return {name: draw() for name, draw in self.pictures.items()} if can_draw() else {}

@@ -63,17 +63,17 @@ def team(here: Here, visitor: LeadHere) -> Response:
 
     def look(
         connection: sa.Connection,
-    ) -> tuple[list[Record], set[str], list[GoldenRecord], list[CostCurve], Disagreement | None]:
-        found = here.records.read(connection, time.time())[0]
+    ) -> tuple[list[Record], float, set[str], list[GoldenRecord], list[CostCurve], Disagreement | None]:
+        found, at = here.records.read(connection, time.time())
         records = [Record.of(row) for row in found if row.maker != MACHINE]  # it gets other cases: no person
         out_of_use = {person.name for person in people.list_experts(connection) if not person.active}
         known = golden.records(connection)
         if model is None:
-            return records, out_of_use, known, [], None
+            return records, at, out_of_use, known, [], None
         curves = cost_curves(connection, model)
-        return records, out_of_use, known, curves, here.disagreements.read(connection, model)
+        return records, at, out_of_use, known, curves, here.disagreements.read(connection, model)
 
-    records, out_of_use, known, curves, matrix = here.read(look)
+    records, at, out_of_use, known, curves, matrix = here.read(look)
     bars = [replace(record.bar, name=visitor.called(record.name)) for record in records]
     theirs = [r.errors for r in records if r.errors.labelled]
     if matrix is not None:
@@ -87,6 +87,7 @@ def team(here: Here, visitor: LeadHere) -> Response:
         most=max([min(bar.high, 1.0) for bar in bars if bar.rate is not None] or [1.0]),
         bars=bars,
         records=records,
+        as_of=at,
         out_of_use=out_of_use,
         golden=known,
         people=[record.name for record in records if record.name not in out_of_use],
