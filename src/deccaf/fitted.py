@@ -924,7 +924,9 @@ def _plain_settings(params: Mapping[str, Any]) -> dict[str, Any]:
     settings["review_cost"] = plain_review(settings["review_cost"])
     makers = read_makers(settings.pop("makers"))
     if makers:
-        settings["makers"] = {name: one.model_dump(exclude_defaults=True) for name, one in makers.items()}
+        settings["makers"] = {  # without addresses: these are of a service, not of a model
+            name: one.model_dump(exclude_defaults=True, exclude={"http"}) for name, one in makers.items()
+        }
     for name in ("case_parts", "decision_parts"):  # a file names the parts, whatever they were given as
         settings[name] = [part if isinstance(part, str) else part.name for part in settings[name]]
     if settings["half_life"] is not None and not isinstance(settings["half_life"], int | float):

@@ -26,6 +26,15 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8080,
     processes: Annotated[int, typer.Option(min=1, max=64, help="Processes (PostgreSQL only).")] = 1,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            envvar="DECCAF_CONFIG",
+            help="A configuration whose machines ([makers]) take part: their cases are sent to them.",
+        ),
+    ] = None,
     init: Annotated[
         bool, typer.Option("--init", help="Make the tables and the first lead's key, print the key, and end.")
     ] = False,
@@ -75,7 +84,7 @@ def serve(
         say("The tables are up to date.")
     else:
         say(f"deccaf on http://{host}:{port}, stop with Ctrl-C")
-        run.serve(url, host, port, processes)
+        run.serve(url, host, port, processes, config)
 
 
 def _demo(database: str | None, host: str, port: int, trouble: bool) -> None:

@@ -132,6 +132,10 @@ class RosterSeat(Answered):
     active: bool
     price: float
     answered: int
+    machine: bool
+    """Whether it is a machine of the configuration."""
+    held_up: bool
+    """Of a machine: that it does not answer, or is not in the configuration any more."""
 
 
 class ShiftBrief(Answered):

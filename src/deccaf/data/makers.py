@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -33,6 +34,54 @@ MINUTES_A_DAY = 24 * 60
 """A batch is a day where a machine's limit is counted."""
 SCORE = "score_"
 """What the columns of machines' own scores begin with, unless `[columns] scores` calls them otherwise."""
+
+
+class Http(BaseModel):
+    """`[makers.NAME.http]`: where the service sends a machine its cases, and how long it waits for answers.
+
+    Only `deccaf serve --config` reads it; it is in no model file.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    address: str
+    """`http://` or `https://`, a host and a path; redirects are not followed."""
+    secret_variable: str | None = None
+    """The environment variable that holds the secret that requests are signed with; this or `secret_file`."""
+    secret_file: str | None = None
+    """The file that holds it, relative to the configuration."""
+    timeout_seconds: float = Field(10.0, gt=0, le=600, allow_inf_nan=False)
+    """A whole answer has to be there within."""
+    tries: int = Field(3, ge=1, le=20)
+    """Requests about a case before it goes to the next best; so many in vain in a row, and the machine is
+    down."""
+    at_once: int = Field(4, ge=1, le=64)
+    """Requests at a time."""
+    within_seconds: float = Field(300.0, gt=0, le=86400, allow_inf_nan=False)
+    """A case without an answer for so long goes to the next best, whether it was sent or not."""
+
+    @field_validator("address")
+    @classmethod
+    def _is_an_address(cls, given: str) -> str:
+        try:
+            parts = urlsplit(given)
+            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            usable = False
+        if not usable or any(character.isspace() for character in given):
+            raise ValueError("an address begins with http:// or https:// and a host")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("no name or password in the address: requests are signed with the secret")
+        return given
+
+    @model_validator(mode="after")
+    def _has_a_secret(self) -> Http:
+        if (self.secret_variable is None) == (self.secret_file is None):
+            raise ValueError(
+                "say where the secret is, in secret_variable (an environment variable) or in secret_file; "
+                "the secret itself stands in no configuration"
+            )
+        return self
 
 
 class Maker(BaseModel):
@@ -49,6 +98,8 @@ class Maker(BaseModel):
     costs."""
     cases_per_day: int | None = Field(None, ge=0)
     """Its limit in a batch."""
+    http: Http | None = None
+    """Where the service sends its cases."""
 
     @field_validator("price")
     @classmethod
@@ -62,7 +113,7 @@ class Maker(BaseModel):
 
     @model_validator(mode="after")
     def _has_no_hours(self) -> Maker:
-        own = ("cases_per_minute", "cases_per_day")
+        own = ("cases_per_minute", "cases_per_day", "http")
         given = [name for name in own if getattr(self, name) is not None]
         if self.kind == "person" and given:
             raise ValueError(

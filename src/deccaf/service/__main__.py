@@ -11,9 +11,10 @@ import sys
 
 def main(arguments: list[str]) -> None:
     """Serve until somebody ends it."""
-    from deccaf.service.run import DATABASE_VARIABLE, serve
+    from deccaf.service.run import CONFIG_VARIABLE, DATABASE_VARIABLE, serve
 
-    serve(os.environ[DATABASE_VARIABLE], "127.0.0.1", int(arguments[0]))
+    config = os.environ.get(CONFIG_VARIABLE)
+    serve(os.environ[DATABASE_VARIABLE], "127.0.0.1", int(arguments[0]), config=config)
 
 
 if __name__ == "__main__":

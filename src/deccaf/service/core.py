@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -17,9 +17,11 @@ from deccaf.errors import DeccafError
 from deccaf.service.decide import golden_choice, pricing, registry
 from deccaf.service.decide.arrivals import Intake
 from deccaf.service.decide.trying import Trying
+from deccaf.service.dispatching import Dispatcher, Machine
 from deccaf.service.jobs.worker import Worker
 from deccaf.service.large_changes import LargeChanges
 from deccaf.service.ledger import claims, shifts
+from deccaf.service.ledger.machines import sendings
 from deccaf.service.ledger.trials import trial_records
 from deccaf.service.ledger.webhooks import outbox
 from deccaf.service.monitor.live_losses import LiveLosses
@@ -90,6 +92,7 @@ class Service:
         *,
         claim_seconds: float = CLAIM_SECONDS,
         housekeeping: bool = True,
+        machines: Sequence[Machine] = (),
     ) -> None:
         self.url = url
         self.limits = limits or Limits()
@@ -111,6 +114,7 @@ class Service:
         self.rng = np.random.default_rng()
         self.worker = Worker(self.engine, url)
         self.sender = Sender(self.engine, self.writer)
+        self.dispatcher = Dispatcher(self.engine, self.writer, self.models, machines, self.rng)
         self._forget_at = time.monotonic() + FORGET_SECONDS
         self._sizes_at = 0.0
         self._trial_at = time.monotonic()
@@ -119,11 +123,13 @@ class Service:
         if housekeeping:
             self._keeper.start()
             self.sender.start()
+            self.dispatcher.start()
 
     def close(self) -> None:
         """Finish what has begun, then stop."""
         self._stop.set()
         self.sender.close()
+        self.dispatcher.close()
         self.worker.close()
         self.intake.close()
         self.writer.close()
@@ -212,6 +218,7 @@ class Service:
             self.models.refresh,
             self.trying.refresh,
             self.large.end_open,
+            self.dispatcher.enter,
             self._expire,
             self._renew_prices,
             self._golden,
@@ -227,6 +234,7 @@ class Service:
             return
         self._forget_at = time.monotonic() + FORGET_SECONDS
         at = time.time()
+        self.writer.submit(sendings.forget_ended).result()
         for forget in (forget_old, outbox.forget_old):
             while self.writer.submit(lambda connection, forget=forget: forget(connection, at)).result():  # type: ignore[misc]
                 pass

@@ -9,8 +9,9 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import h11
@@ -21,6 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from deccaf.errors import ConfigError
 from deccaf.service.core import Service
+from deccaf.service.dispatching import Machine, read_machines
 from deccaf.service.imports import reading
 from deccaf.service.ledger import trail
 from deccaf.service.store import database, scratch
@@ -28,6 +30,7 @@ from deccaf.service.store.keys import Actor, any_keys, create_key
 from deccaf.service.web.app import create_app
 
 DATABASE_VARIABLE = "DECCAF_DATABASE"
+CONFIG_VARIABLE = "DECCAF_CONFIG"
 HEADER_SECONDS = 15.0
 WORKER_SECONDS = 120
 """A process that says nothing for so long is replaced; on a busy machine a start takes a while."""
@@ -110,13 +113,20 @@ def new_lead_key(url: str) -> str:
         engine.dispose()
 
 
-def serve(url: str, host: str, port: int, processes: int = 1) -> None:
-    """Run until stopped; refuses to be reached from elsewhere while nobody has a key."""
+def serve(url: str, host: str, port: int, processes: int = 1, config: str | Path | None = None) -> None:
+    """Run until stopped; refuses to be reached from elsewhere while nobody has a key.
+
+    The machines of the configuration are makers, and get their cases sent.
+    """
     check_place(url, host, processes)
+    machines = () if config is None else read_machines(config)
     if processes == 1:
-        listen(build(url), host, port)
+        listen(build(url, machines), host, port)
         return
     os.environ[DATABASE_VARIABLE] = url
+    os.environ.pop(CONFIG_VARIABLE, None)
+    if config is not None:
+        os.environ[CONFIG_VARIABLE] = str(Path(config).resolve())
     name = "deccaf.service.run:from_environment"
     options = {**_QUIET, "log_level": "info"}  # a process that is replaced is worth a line
     uvicorn.run(name, factory=True, workers=processes, host=host, port=port, **options)
@@ -180,10 +190,10 @@ def check_place(url: str, host: str, processes: int) -> None:
         engine.dispose()
 
 
-def build(url: str) -> FastAPI:
+def build(url: str, machines: Sequence[Machine] = ()) -> FastAPI:
     """The application with its service, warm."""
     scratch.sweep()
-    service = Service(url)
+    service = Service(url, machines=machines)
     service.models.refresh()
     service.trying.refresh()
     service.large.end_open()
@@ -196,7 +206,8 @@ def build(url: str) -> FastAPI:
 
 def from_environment() -> FastAPI:
     """The same for uvicorn's processes."""
-    return build(os.environ[DATABASE_VARIABLE])
+    config = os.environ.get(CONFIG_VARIABLE)
+    return build(os.environ[DATABASE_VARIABLE], () if config is None else read_machines(config))
 
 
 def is_loopback(host: str) -> bool:

@@ -7,26 +7,20 @@ notice. Redirects are not followed: only addresses that a lead has set are ever 
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import http.client
 import logging
 import threading
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
-from deccaf import __version__
 from deccaf.service.errors import RefusedError
 from deccaf.service.ledger.webhooks import hooks, outbox
 from deccaf.service.ledger.webhooks.hooks import Hook
 from deccaf.service.ledger.webhooks.outbox import Delivery
+from deccaf.service.posting import Reply, post
 from deccaf.service.store import database
 from deccaf.service.store.writer import Writer
 
@@ -40,22 +34,16 @@ LONGEST_PAUSE = 60.0
 _ROUND_SECONDS = outbox.TAKEN_SECONDS - 2 * ANSWER_SECONDS
 
 
-@dataclass(frozen=True)
-class _Answer:
-    """What an address answered: a status, or why there is none."""
-
-    status: int | None
-    said: str
-
-    @property
-    def is_good(self) -> bool:
-        return self.status is not None and 200 <= self.status < 300
-
-
-def signature(secret: str, at: int, body: str) -> str:
-    """The header `Deccaf-Signature`: HMAC-SHA256 of `TIME.BODY` under the webhook's secret."""
-    signed = hmac.new(secret.encode(), f"{at}.{body}".encode(), hashlib.sha256).hexdigest()
-    return f"t={at},v1={signed}"
+def keep_at(duty: Callable[[], object], stop: threading.Event, seconds: float, what: str) -> None:
+    """Do something again and again until it is stopped, whatever goes wrong meanwhile."""
+    while not stop.wait(seconds):
+        try:
+            duty()
+        except (RefusedError, sa.exc.SQLAlchemyError) as error:
+            if not isinstance(error, RefusedError) and not database.passes_by_itself(error):
+                log.exception(what)
+        except Exception:
+            log.exception(what)
 
 
 class Sender:
@@ -79,14 +67,7 @@ class Sender:
             self._thread.join(timeout=2 * ANSWER_SECONDS)
 
     def _run(self) -> None:
-        while not self._stop.wait(TICK_SECONDS):
-            try:
-                self.send_due()
-            except (RefusedError, sa.exc.SQLAlchemyError) as error:
-                if not isinstance(error, RefusedError) and not database.passes_by_itself(error):
-                    log.exception("webhooks")
-            except Exception:
-                log.exception("webhooks")
+        keep_at(self.send_due, self._stop, TICK_SECONDS, "webhooks")
 
     def send_due(self) -> int:
         """Send what is due to all addresses, each by itself; how many were sent."""
@@ -105,7 +86,7 @@ class Sender:
         at = time.time()
         taken = self._change(lambda connection: outbox.take(connection, hook.id, at))
         stop, sent = time.monotonic() + _ROUND_SECONDS, 0
-        done: list[tuple[Delivery, _Answer]] = []
+        done: list[tuple[Delivery, Reply]] = []
         for delivery in taken:
             answer = _post(hook, delivery)
             done.append((delivery, answer))
@@ -132,7 +113,7 @@ class Sender:
 
 def _write(
     connection: sa.Connection,
-    done: Sequence[tuple[Delivery, _Answer]],
+    done: Sequence[tuple[Delivery, Reply]],
     rest: Sequence[Delivery],
     until: float,
 ) -> None:
@@ -147,27 +128,6 @@ def _write(
         outbox.put_back(connection, rest, until)
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        """An address that sends us elsewhere has not taken it."""
-
-
-_opener = urllib.request.build_opener(_NoRedirect)
-
-
-def _post(hook: Hook, delivery: Delivery) -> _Answer:
-    request = urllib.request.Request(hook.url, data=delivery.body.encode(), method="POST")
-    request.add_header("Content-Type", "application/json")
-    request.add_header("User-Agent", f"deccaf/{__version__}")
-    request.add_header("Deccaf-Event", delivery.kind)
-    request.add_header("Deccaf-Delivery", delivery.uid)
-    request.add_header("Deccaf-Signature", signature(hook.secret, int(time.time()), delivery.body))
-    try:
-        with _opener.open(request, timeout=ANSWER_SECONDS) as answer:
-            return _Answer(int(answer.status), "")
-    except urllib.error.HTTPError as error:
-        with error:
-            return _Answer(error.code, f"answered {error.code} {error.reason}")
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        return _Answer(None, f"does not answer: {reason}")
+def _post(hook: Hook, delivery: Delivery) -> Reply:
+    headers = {"Deccaf-Event": delivery.kind, "Deccaf-Delivery": delivery.uid}
+    return post(hook.url, delivery.body, hook.secret, headers, ANSWER_SECONDS)

@@ -20,6 +20,7 @@ from deccaf.models.trees.stored_trees import expect_many
 from deccaf.planning.scored import Scored
 from deccaf.service.decide import newcomers
 from deccaf.service.ledger import versions
+from deccaf.service.ledger.machines import seats
 from deccaf.service.store import database
 from deccaf.service.store.scratch import scratch_folder
 
@@ -31,6 +32,15 @@ class Model:
     id: int
     name: str
     system: FittedTeam
+    machines: frozenset[str] = frozenset()
+    """Who is a machine: one that the model has not learned from is not asked, as nobody's average tells how
+    it decides."""
+
+    def _asked(self, experts: Sequence[str]) -> list[str]:
+        if not self.system.experts_:
+            return []
+        known = self.system.experts_
+        return [name for name in experts if name not in self.machines or name in known]
 
     @property
     def classes(self) -> tuple[int | str, ...]:
@@ -50,7 +60,7 @@ class Model:
     def score_rows(self, rows: Sequence[Mapping[str, Any]], experts: Sequence[str]) -> Scored:
         """A few cases, quickly: the numbers of `FittedTeam.scored` without a table."""
         system = self.system
-        known = list(experts) if system.experts_ else []
+        known = self._asked(experts)
         cases = CaseRows(system.schema_, rows)
         columns = list(system.costs_.columns)
         amounts = None
@@ -71,7 +81,7 @@ class Model:
         self, frame: pd.DataFrame, experts: Sequence[str], constraints: ConstraintsTable | None = None
     ) -> Scored:
         """Many cases, with what constraints ask of them."""
-        known = list(experts) if self.system.experts_ else []
+        known = self._asked(experts)
         return self.system.scored(frame, known, constraints=constraints)
 
 
@@ -105,7 +115,8 @@ class Registry:
         if found is None:
             with database.reading(self._engine) as connection:
                 name, content = versions.read_content(connection, model_id)
-            found = Model(model_id, name, load(content))
+                machines = seats.machine_names(connection)
+            found = Model(model_id, name, load(content), machines)
             with self._lock:
                 self._others[key] = found
                 for old in list(self._others)[:-_KEPT]:
@@ -128,6 +139,9 @@ class Registry:
             if there != self._counted:
                 system = newcomers.with_newcomers(connection, self._fitted.system)
                 self.active, self._counted = replace(self._fitted, system=system), there
+            machines = seats.machine_names(connection)
+            if self.active is not None and self.active.machines != machines:
+                self.active = replace(self.active, machines=machines)
             return self.active
 
 

@@ -16,6 +16,7 @@
 | `versions` | model files and which one is in force |
 | `moving` | work that a lead moves: reassignment, absence, priority |
 | `record` | the whole record: search, audit, a person's data, erasure |
+| `machines` | who is a machine, which of them answer, which cases are under way to them |
 | `check` | whether everything adds up |
 | `backup` | backups of SQLite, taken while the service runs, checked and restored |
 

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from deccaf.data.costs import MACHINE
 from deccaf.service.errors import RefusedError, conflict, not_found
 from deccaf.service.ledger import assignments, case_records, desk, letting, people, shifts, trail
+from deccaf.service.ledger.machines import seats
 from deccaf.service.ledger.placing import Placed, ToPlace, place_waiting
 from deccaf.service.ledger.review import opinion, second
 from deccaf.service.ledger.waiting import open_work
@@ -105,6 +106,8 @@ def claim_next(
     is waited for, not passed over: what comes of it decides whether it is still theirs.
     """
     people.take_turn(connection, maker)
+    if seats.is_sent_its_cases(connection, maker):
+        raise conflict("machine-claims-nothing", f"{maker} is a machine: its cases are sent to its address")
     c = t.assignments.c
     mine = sa.select(*c["id", "case_id", "state"]).where(c.maker == maker, FINISHED).limit(1)
     mine = _most_urgent(mine).with_for_update(key_share=True, of=t.assignments)
@@ -155,8 +158,12 @@ def decide(
     seconds: float | None,
     actor: Actor,
     at: float,
+    of_machine: Mapping[str, object] | None = None,
 ) -> float | None:
     """Write down a decision; only by whom the case is assigned to, and only once.
+
+    `of_machine` is what a machine said beside its decision; people have seen what the classifier thinks, or
+    have not.
 
     Where others are asked too it is an answer (see `second`). Gives the chance with which a reject was let
     through by lot, where it was (see `letting`).
@@ -171,8 +178,9 @@ def decide(
     )
     if done.rowcount != 1:
         raise not_theirs(connection, case_id, maker)
-    seen = {} if maker == MACHINE else opinion.seen(connection, case_id, maker)
-    facts = {"decision": json.loads(decision), **seen}
+    if of_machine is None:
+        of_machine = {} if maker == MACHINE else opinion.seen(connection, case_id, maker)
+    facts = {"decision": json.loads(decision), **of_machine}
     if not is_last:
         trail.record(connection, "decided", at, actor, case_id, None, maker, **facts, second=course.why)
         second.ask_others(connection, course, maker, decision, seconds, at)

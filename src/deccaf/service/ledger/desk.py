@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from deccaf.data.costs import MACHINE
 from deccaf.service.errors import conflict, not_found
+from deccaf.service.ledger.machines.seats import HELD_UP
 from deccaf.service.store import tables as t
 
 Floats = NDArray[np.float64]
@@ -50,7 +51,10 @@ _DESK = (
     .where(t.shifts.c.id == sa.bindparam("shift"))
 )
 _LOCKED_DESK = _DESK.with_for_update(key_share=True, of=t.shifts)
-_OUT_OF_USE = t.experts.c.active.is_(sa.false())
+_OUT_OF_USE = sa.or_(
+    t.experts.c.active.is_(sa.false()),
+    sa.exists().where(t.machines.c.maker == t.experts.c.name, HELD_UP).correlate(t.experts),
+)
 _ROSTER = (
     sa.select(*t.roster.c["maker", "capacity", "used"], sa.or_(t.roster.c.absent, _OUT_OF_USE).label("away"))
     .outerjoin_from(t.roster, t.experts, t.experts.c.name == t.roster.c.maker)

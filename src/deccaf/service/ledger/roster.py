@@ -93,15 +93,20 @@ def change_expert(
         unfinished.stop_releases(connection, name)
     if active is not False:
         return found, 0
+    return found, release_everywhere(connection, name, "out of use", who, at, rng)
+
+
+def release_everywhere(
+    connection: sa.Connection, name: str, reason: str, who: Actor, at: float, rng: np.random.Generator
+) -> int:
+    """All open cases of somebody who gets nothing any more go to others; how many."""
     released, done = 0, set[int]()
     while left := _shifts_of(connection, name, at) - done:
         for shift_id in sorted(left):
             desk.open_desk(connection, shift_id, at)  # whoever is giving cases out in it has finished
-            released += claims.release_all(
-                connection, shift_id, name, "out of use", who, at, rng, begun=True
-            ).cases
+            released += claims.release_all(connection, shift_id, name, reason, who, at, rng, begun=True).cases
         done |= left
-    return found, released
+    return released
 
 
 def _shifts_of(connection: sa.Connection, name: str, at: float) -> set[int]:

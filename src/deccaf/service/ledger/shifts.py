@@ -12,6 +12,7 @@ from deccaf.data.costs import MACHINE
 from deccaf.service.errors import conflict, invalid, not_found
 from deccaf.service.ledger import desk, trail
 from deccaf.service.ledger.desk import machine_first
+from deccaf.service.ledger.machines import seats
 from deccaf.service.ledger.people import active_experts
 from deccaf.service.store import tables as t
 from deccaf.service.store import unfinished
@@ -35,7 +36,10 @@ class RosterPlace(Place):
 
 
 class NewShift(Strict):
-    """A stretch of work with its roster; the machine is on it, without a limit, unless it is named."""
+    """A stretch of work with its roster; the machine is on it, without a limit, unless it is named.
+
+    Machines of the configuration likewise, up to what they can take in so long.
+    """
 
     name: Name
     team: Name
@@ -92,6 +96,10 @@ class Seat:
     price: float
     answered: int = 0
     """Cases that they answered and that others hold, with whom these are counted."""
+    machine: bool = False
+    """Whether it is a machine beside deccaf's own."""
+    held_up: bool = False
+    """Of a machine: that it does not answer, or is not in the configuration any more."""
 
     @property
     def cases(self) -> int:
@@ -106,7 +114,7 @@ class Seat:
     @property
     def away(self) -> bool:
         """Whether they get nothing."""
-        return self.absent or not self.active
+        return self.absent or not self.active or self.held_up
 
     @property
     def room(self) -> int | None:
@@ -156,6 +164,9 @@ def open_shift(connection: sa.Connection, wanted: NewShift, who: Actor, at: floa
         state="open",
     )
     places.setdefault(MACHINE, RosterPlace(maker=MACHINE))
+    hours = (wanted.ends_at - wanted.starts_at).total_seconds() / 3600.0
+    for one in seats.usable(connection):
+        places.setdefault(one.name, RosterPlace(maker=one.name, capacity=one.capacity(hours)))
     connection.execute(sa.insert(t.roster), [seat_row(shift, place) for place in places.values()])
     desk.open_desk(connection, shift, at)  # gives it prices to begin with
     makers = len(places)
@@ -217,19 +228,24 @@ def read_roster(connection: sa.Connection, shift_id: int) -> list[Seat]:
     here = desk.read_desk(connection, shift_id)
     prices = dict(zip(here.makers, here.prices.tolist(), strict=True))
     c, active = t.roster.c, sa.func.coalesce(t.experts.c.active, sa.true()).label("active")
+    kind = [
+        t.machines.c.maker.is_not(None).label("machine"),
+        seats.HELD_UP.label("held_up"),
+    ]
     query = (
-        sa.select(*c["maker", "capacity", "lower", "used", "absent"], active)
+        sa.select(*c["maker", "capacity", "lower", "used", "absent"], active, *kind)
         .outerjoin_from(t.roster, t.experts, t.experts.c.name == c.maker)
+        .outerjoin(t.machines, t.machines.c.maker == c.maker)
         .where(c.shift_id == shift_id)
     )
     a = t.assignments.c
     counted = sa.select(a.maker, sa.func.count()).where(a.shift_id == shift_id, t.IS_ANSWERED)
     answered: dict[str, int] = dict(connection.execute(counted.group_by(a.maker)).all())
-    seats = [
+    found = [
         Seat(**row._asdict(), price=prices[row.maker], answered=answered.get(row.maker, 0))
         for row in connection.execute(query)
     ]
-    return sorted(seats, key=lambda seat: machine_first(seat.maker))
+    return sorted(found, key=lambda seat: machine_first(seat.maker))
 
 
 def roster_makers(connection: sa.Connection, shift_id: int | None) -> tuple[str, ...]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime
 from typing import Annotated
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+
+from deccaf.service.errors import invalid
 
 _UNSEEN = r"\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
 """Characters that nobody sees: two names that differ in these only look alike."""
@@ -57,3 +60,11 @@ class Strict(BaseModel):
     """What somebody asks for: no keys but its own."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+def known_class(value: int | str, classes: tuple[int | str, ...]) -> str:
+    """A decision or a label as JSON, if it is one of the classes; without a model anything may be one."""
+    if classes and value not in classes:
+        allowed = ", ".join(map(repr, classes))
+        raise invalid("unknown-class", f"{value!r} is none of the classes: {allowed}")
+    return json.dumps(value)

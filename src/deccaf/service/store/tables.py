@@ -498,6 +498,31 @@ deliveries = _table(
 )
 """What they are told, written with the line of the trail that it is about."""
 
+machines = _table(
+    "machines",
+    sa.Column("maker", sa.Text, primary_key=True),
+    sa.Column("configured", sa.Boolean, nullable=False),
+    sa.Column("has_address", sa.Boolean, nullable=False),
+    sa.Column("cases_per_minute", sa.Double),
+    sa.Column("cases_per_day", sa.Integer),
+    sa.Column("failures", sa.Integer, nullable=False),
+    _at("down_since", nullable=True),
+    _at("next_at", nullable=True),
+    _at("paced_until", nullable=True),
+)
+"""Which experts are machines. One that is not `configured` any more, or that does not answer (`down_since`),
+gets no cases; after `failures` in a row it is left alone until `next_at`."""
+
+sendings = _table(
+    "sendings",
+    sa.Column("assignment_id", _Id, sa.ForeignKey("assignments.id"), primary_key=True, autoincrement=False),
+    sa.Column("uid", sa.Text, nullable=False),
+    sa.Column("tries", sa.Integer, nullable=False),
+    _at("next_at"),
+)
+"""Cases that were sent to a machine and are not answered yet: the id that stays the same however often one is
+sent, how often it was in vain, and when it may be sent again."""
+
 golden_sources = _table(
     "golden_sources",
     _id(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable
@@ -83,14 +82,6 @@ def classes_of(here: Service) -> tuple[int | str, ...]:
 def class_of(text: str) -> int | str:
     """A class as somebody wrote it into a field: whole numbers as such."""
     return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else text
-
-
-def known_class(value: int | str, classes: tuple[int | str, ...]) -> str:
-    """A decision or a label as JSON, if it is one of the classes; without a model anything may be one."""
-    if classes and value not in classes:
-        allowed = ", ".join(map(repr, classes))
-        raise invalid("unknown-class", f"{value!r} is none of the classes: {allowed}")
-    return json.dumps(value)
 
 
 def model_file(here: Service, model_id: int) -> Response:

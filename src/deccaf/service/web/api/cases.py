@@ -26,7 +26,7 @@ from deccaf.service.ledger import case_records, labels
 from deccaf.service.ledger.case_records import Arrival
 from deccaf.service.ledger.labels import Labelled
 from deccaf.service.store import unfinished
-from deccaf.service.store.fields import LONGEST_TEXT, CaseId, Class, Maker, Strict, Time
+from deccaf.service.store.fields import LONGEST_TEXT, CaseId, Class, Maker, Strict, Time, known_class
 from deccaf.service.store.idempotency import Answer, Call
 from deccaf.service.store.listing import Cut
 from deccaf.service.store.scratch import scratch_folder
@@ -46,7 +46,7 @@ from deccaf.service.web.api.common import (
     receive_file,
     send,
 )
-from deccaf.service.web.common import CasePath, Here, Id, as_time, classes_of, in_reader, known_class
+from deccaf.service.web.common import CasePath, Here, Id, as_time, classes_of, in_reader
 
 router = APIRouter(prefix="/v1", tags=["cases"], responses=problems(404, 409))
 

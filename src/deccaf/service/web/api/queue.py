@@ -18,7 +18,7 @@ from deccaf.service.errors import RefusedError, invalid
 from deccaf.service.ledger import assignments, case_records, claims
 from deccaf.service.ledger.claims import Claim
 from deccaf.service.ledger.review import opinion, parking, second, undo
-from deccaf.service.store.fields import MAKER, Class, Maker, Strict
+from deccaf.service.store.fields import MAKER, Class, Maker, Strict, known_class
 from deccaf.service.store.keys import Actor
 from deccaf.service.web.api.case_json import case_json
 from deccaf.service.web.api.common import (
@@ -31,7 +31,7 @@ from deccaf.service.web.api.common import (
     problems,
     send,
 )
-from deccaf.service.web.common import CasePath, Here, as_time, classes_of, known_class
+from deccaf.service.web.common import CasePath, Here, as_time, classes_of
 
 router = APIRouter(prefix="/v1", tags=["queue"], responses=problems(404, 409))
 

@@ -18,8 +18,8 @@ from deccaf.service.ledger import assignments, claims, people
 from deccaf.service.ledger.claims import WorkDay
 from deccaf.service.ledger.review import lead_word, opinion, parking, undo
 from deccaf.service.ledger.review.parking import ParkedCase
-from deccaf.service.store.fields import MAKER
-from deccaf.service.web.common import Here, classes_of, known_class
+from deccaf.service.store.fields import MAKER, known_class
+from deccaf.service.web.common import Here, classes_of
 from deccaf.service.web.pages.access import AnyoneHere, Visitor, checked_form
 from deccaf.service.web.pages.casework import facts
 from deccaf.service.web.pages.render import PageRoute, go, page, segment

@@ -9,7 +9,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "v0017"
-down_revision = "v0015"
+down_revision = "v0016"
 branch_labels = None
 depends_on = None
 

@@ -16,7 +16,7 @@ from deccaf.client.lead_answers import Entered, GoldenImported, GoldenRate, Gold
 from deccaf.service.errors import conflict, invalid
 from deccaf.service.imports.golden_import import GoldenFile, read_golden
 from deccaf.service.ledger.review import golden
-from deccaf.service.store.fields import Class, Strict
+from deccaf.service.store.fields import Class, Strict, known_class
 from deccaf.service.store.idempotency import Call
 from deccaf.service.store.scratch import scratch_folder
 from deccaf.service.web.api.cases import Features
@@ -31,7 +31,7 @@ from deccaf.service.web.api.common import (
     receive_file,
     send,
 )
-from deccaf.service.web.common import Here, MakerPath, classes_of, in_reader, known_class
+from deccaf.service.web.common import Here, MakerPath, classes_of, in_reader
 
 router = APIRouter(prefix="/v1/golden", tags=["golden cases"], responses=problems(404, 409))
 

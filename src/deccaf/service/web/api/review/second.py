@@ -13,9 +13,9 @@ from deccaf.client.lead_answers import Disagreement, SecondWanted
 from deccaf.data.second import SecondTable
 from deccaf.service.ledger.review import lead_word, second
 from deccaf.service.ledger.review.lead_word import Listed
-from deccaf.service.store.fields import CaseId, Class, Maker, Strict
+from deccaf.service.store.fields import CaseId, Class, Maker, Strict, known_class
 from deccaf.service.web.api.common import IdempotencyKey, Lead, call_of, gives, problems, send
-from deccaf.service.web.common import Here, as_time, classes_of, known_class
+from deccaf.service.web.common import Here, as_time, classes_of
 
 router = APIRouter(prefix="/v1", tags=["second opinions"], responses=problems(404, 409))
 
