@@ -29,6 +29,7 @@ HEAVY = {
     "fairlearn", "dask", "distributed", "fastapi", "sqlalchemy", "pydantic",
 }  # fmt: skip
 LEARNING = {"sklearn", "lightgbm", "ortools", "optuna", "matplotlib", "fairlearn", "fastapi", "sqlalchemy"}
+LEARN = ["--cases", "a.csv", "--decisions", "b.csv", "--config", "c.toml"]
 SLOW_PARTS = {"scipy.stats", "scipy.optimize"}
 FOR_SOME = {"optuna", "matplotlib", "fairlearn", "dask", "distributed", "fastapi", "sqlalchemy", "alembic"}
 
@@ -194,6 +195,8 @@ def test_a_backtest_without_matplotlib_has_its_tables_and_says_what_is_missing(d
         ("service", "sqlalchemy", ["serve", "--init"]),
         ("search", "optuna", ["bench", "run", "--profile", "standard", "--out", "bench"]),
         ("dask", "distributed", ["bench", "run", "--cluster", "local:2", "--out", "bench"]),
+        ("dask", "distributed", ["fit", *LEARN, "-o", "m.deccaf", "--cluster", "local:2"]),
+        ("dask", "distributed", ["backtest", *LEARN, "--cluster", "local:2"]),
     ],
 )
 def test_a_missing_extra_is_named_before_any_work(

@@ -1,25 +1,33 @@
-"""Work on a Dask cluster: worker processes of this machine (`local:N`), or a scheduler by its address.
+"""Where work is done: in this process, or on a Dask cluster, by pieces.
 
-Every worker has the same version of deccaf installed. A piece of work whose worker dies is done again by
-another one; its result is the same.
+A cluster is worker processes of this machine (`local:N`), or a scheduler by its address. Every worker has the
+same version of deccaf installed. A piece of work whose worker dies is done again by another one; its result
+is the same.
+
+    with workers_of("tcp://10.0.0.1:8786"):
+        DeCCaF().fit(...)                  # what `each` is asked to do within is spread over the workers
 """
 
 from __future__ import annotations
 
 import re
+import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from deccaf.errors import ConfigError, DeccafError
+from deccaf.errors import ConfigError, DeccafError, DeccafWarning
 from deccaf.optional import extra
 
 _LOCAL = re.compile(r"local:([1-9]\d*)")
 _AHEAD = 2
 """Pieces that wait for each worker."""
 _RETRIES = 3
+_PATIENCE = 300
+"""Seconds after which it is looked whether there are workers at all."""
 
 
 def check_installed(cluster: str | None) -> None:
@@ -73,33 +81,111 @@ class Workers:
         from distributed import KilledWorker
 
         try:
-            shared = self.client.submit(tuple, common, pure=False, retries=_RETRIES)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Sending large graph")  # rows to learn from are large
+                shared = self.client.submit(tuple, common, pure=False, retries=_RETRIES)
             waiting: deque[Any] = deque()
             for piece in pieces:
                 waiting.append(
                     self.client.submit(_with, function, piece, shared, pure=False, retries=_RETRIES)
                 )
                 if len(waiting) > _AHEAD * self.count:
-                    yield waiting.popleft().result()
+                    yield self._result(waiting.popleft())
             while waiting:
-                yield waiting.popleft().result()
+                yield self._result(waiting.popleft())
         except (KilledWorker, TimeoutError) as error:
             raise DeccafError(
                 f"--cluster: workers died, or none is there: {error}; give them more memory, start workers, "
-                "and start the same command again: it goes on where it was"
+                "and start the same command again; with a --scratch folder it goes on where it was"
             ) from error
+
+    def _result(self, future: Any) -> Any:
+        """Of a piece, however long it takes, as long as there is somebody to do it."""
+        while True:
+            try:
+                return future.result(timeout=_PATIENCE)
+            except TimeoutError:
+                if future.done() or not self._there():
+                    raise
 
     @property
     def count(self) -> int:
         """Workers that are there now."""
-        return max(1, len(self.client.scheduler_info(n_workers=-1)["workers"]))
+        return max(1, self._there())
+
+    def _there(self) -> int:
+        return len(self.client.scheduler_info(n_workers=-1)["workers"])
+
+
+_IN_FORCE: ContextVar[Workers | None] = ContextVar("workers", default=None)
 
 
 @contextmanager
 def workers_of(cluster: str | None) -> Iterator[Workers | None]:
-    """The workers of a cluster; None where none is asked for."""
-    if cluster is None:
-        yield None
+    """The workers of a cluster, in force for everything within; None: what is within is done here."""
+    with ExitStack() as stack:
+        workers = None if cluster is None else Workers(stack.enter_context(client_of(cluster)))
+        before = _IN_FORCE.set(workers)
+        try:
+            yield workers
+        finally:
+            _IN_FORCE.reset(before)
+
+
+def in_force() -> Workers | None:
+    """The workers that pieces go to; None: they are done here."""
+    return _IN_FORCE.get()
+
+
+@dataclass(frozen=True)
+class _Done:
+    """What comes back from a worker: a result, and what was told and warned of on the way."""
+
+    result: Any
+    told: tuple[str, ...]
+    warned: tuple[str, ...]
+
+
+def each(
+    function: Callable[..., Any],
+    pieces: Sequence[Any],
+    *common: Any,
+    tell: Callable[[str], None] | None = None,
+) -> Iterator[Any]:
+    """`function(piece, *common)` for every piece, in order: here, or on the workers in force.
+
+    Equal to the last bit wherever it is done, as linear algebra has one thread in either place. A single
+    piece is done here, so that the pieces that it consists of are spread. With `tell` the function takes a
+    keyword of that name, by which it says what it does; from a worker that is heard when the piece is done.
+    """
+    workers = in_force()
+    if workers is None or len(pieces) < 2:
+        more: dict[str, Any] = {} if tell is None else {"tell": tell}
+        for piece in pieces:
+            yield _by_one_thread(function, piece, *common, **more)
         return
-    with client_of(cluster) as client:
-        yield Workers(client)
+    for done in workers.map(_done, pieces, function, common, tell is not None):
+        for text in done.told:
+            if tell is not None:
+                tell(text)
+        for text in done.warned:
+            warnings.warn(text, DeccafWarning, stacklevel=2)
+        yield done.result
+
+
+def _by_one_thread(function: Callable[..., Any], *given: Any, **more: Any) -> Any:
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    with threadpool_limits(limits=1, user_api="blas"):
+        return function(*given, **more)
+
+
+def _done(piece: Any, function: Callable[..., Any], common: tuple[Any, ...], telling: bool) -> _Done:
+    """On a worker."""
+    told: list[str] = []
+    more: dict[str, Any] = {"tell": told.append} if telling else {}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DeccafWarning)
+        result = _by_one_thread(function, piece, *common, **more)
+    warned = dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, DeccafWarning))
+    return _Done(result, tuple(told), tuple(warned))

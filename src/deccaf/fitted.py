@@ -21,7 +21,6 @@ from numpy.typing import ArrayLike, NDArray
 
 import deccaf
 from deccaf.assign import Opinions, solve
-from deccaf.assign.exact.scan import passes_on
 from deccaf.cluster import Workers, workers_of
 from deccaf.data.capacity import Capacity
 from deccaf.data.cases import Cases
@@ -252,7 +251,7 @@ class FittedTeam:
         if advice or bought is not None:
             check_advice(asked, urgency, scratch)
         kept, held = self._scratch(X, limits, scratch, asked)
-        with workers_of(cluster) as workers, passes_on(workers):
+        with workers_of(cluster) as workers:
             scored, limits = self.believed(
                 X,
                 limits,

@@ -1,8 +1,9 @@
 """A team's own log: what plans would have cost, against what one would do otherwise.
 
 `options` says what may be chosen, `split` which cases are tested on and who was there, `policies` learns and
-plans, `outcomes` says what plans would have decided, `results` puts the figures together, `verdict` says what
-to make of them, `report` shows them, and `run.backtest` is the one entry.
+plans, `outcomes` says what plans would have decided, `desk` does that for every split and draw, here or on a
+cluster, `kept` keeps what was learned from run to run, `results` puts the figures together, `verdict` says
+what to make of them, `report` shows them, and `run.backtest` is the one entry.
 """
 
 from typing import TYPE_CHECKING

@@ -15,53 +15,42 @@ models.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from deccaf.backtest import outcomes as o
-from deccaf.backtest.agreement import Shared, agreement_of, several_of, shared
+from deccaf.backtest.agreement import agreement_of, several_of
+from deccaf.backtest.desk import Desk
+from deccaf.backtest.kept import Kept
 from deccaf.backtest.options import Options
-from deccaf.backtest.outcomes import Outcome, Trace
-from deccaf.backtest.policies import Models, decide, needs_of, priced, right_chances, taken
-from deccaf.backtest.results import Backtest, Question, Tested, bounded, collected
-from deccaf.backtest.split import (
-    MANY,
-    Chances,
-    Part,
-    Rooms,
-    Split,
-    batches_of,
-    chances_of,
-    one_each,
-    rooms_of,
-    split_of,
-    usable,
-)
-from deccaf.backtest.verdict import HISTORY, OURS, SIMPLE
+from deccaf.backtest.policies import needs_of
+from deccaf.backtest.results import Backtest, bounded, collected
+from deccaf.backtest.split import MANY, Split, batches_of, chances_of, one_each, split_of, usable
 from deccaf.data.config import Config, LabelsTable
-from deccaf.data.costs import MACHINE, Costs
 from deccaf.data.history import History
 from deccaf.data.makers import machines_of
 from deccaf.evaluate.audit import audit
-from deccaf.evaluate.hidden_truth import counted, possible_truths
-from deccaf.policies import Beliefs, Decided
+from deccaf.evaluate.hidden_truth import counted
 
-Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Step = Callable[[str], None]
 
-HOURS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
-"""Hours of the team that the curve shows, as shares of what it really worked, or of the roster."""
-RATIOS = (0.5, 2**-0.5, 2**0.5, 2.0)
-"""Factors on the ratio of costs, from half to double."""
 
+def backtest(
+    history: History,
+    config: Config,
+    options: Options,
+    step: Step = lambda _: None,
+    scratch: str | Path | None = None,
+) -> Backtest:
+    """Split, learn, plan, and count what it would have cost; `step` hears what is being done.
 
-def backtest(history: History, config: Config, options: Options, step: Step = lambda _: None) -> Backtest:
-    """Split, learn, plan, and count what it would have cost; `step` hears what is being done."""
+    With `scratch`, a folder, what the models of each split and draw said stays there, and the next run of the
+    same does not learn it again. Splits and draws are spread over the workers in force
+    (`deccaf.cluster.workers_of`), who see that folder.
+    """
     config = config.model_copy(update={"model": config.model.model_copy(update={"seed": options.seed})})
     looked = audit(history, config.columns, config.labels)
     ready = _ready(looked.history, options)
@@ -73,12 +62,12 @@ def backtest(history: History, config: Config, options: Options, step: Step = la
         found, more = chances_of(history, options.seed)
         notes += more
     share = _share(history, ready.split.folds, ready.decided, options)
-    desk = _Desk(history, config, options, found, share, batch, several_of(ready.whole))
-    tested = []
-    for number, mask in enumerate(ready.split.folds, 1):
-        where = f"Split {number} of {len(ready.split.folds)}: "
-        part = Part(history, config, desk.costs, history.log.experts, mask & ready.decided, ~mask)
-        tested.append(desk.test(part, lambda text, where=where: step(where + text)))  # type: ignore[misc]
+    kept = None if scratch is None else Kept.of(scratch, history, ready.split.folds, config, options)
+    several = several_of(ready.whole)
+    desk = Desk(
+        history, config, options, ready.split.folds, ready.decided, found, share, batch, several, kept
+    )
+    tested = desk.test(step)
     step("Intervals and bounds")
     machines = tuple(machines_of(config.makers))
     agreed = agreement_of(ready.whole, [one[0].shared for one in tested], desk.costs, machines)
@@ -133,166 +122,3 @@ def _share(history: History, folds: tuple[Mask, ...], decided: Mask, options: Op
         return options.capacity_share
     cases = sum(int((mask & decided).sum()) for mask in folds)
     return 0.5 * cases / max(sum(int(mask[history.case].sum()) for mask in folds), 1)
-
-
-@dataclass(frozen=True, eq=False)
-class _Desk:
-    """What all splits share."""
-
-    history: History
-    config: Config
-    options: Options
-    chances: Chances | None
-    """None where every outcome is known."""
-    share: float
-    batch: pd.Series | None
-    """The batch of every case, where there are several."""
-    several: Mask
-    """Cases that several people decided."""
-
-    @cached_property
-    def costs(self) -> Costs:
-        """What errors cost."""
-        return self.config.costs.build()
-
-    def notes(self) -> list[str]:
-        """What the roster leaves out."""
-        capacity, people = self.options.capacity, set(self.history.log.experts)
-        if capacity is None:
-            return []
-        on = {name for name in capacity.makers if name != MACHINE}
-        notes = []
-        if on - people:
-            notes.append(f"{len(on - people)} on the roster are not in the log and get nothing here")
-        if people - on:
-            notes.append(f"{len(people - on)} of the log are not on the roster and get nothing")
-        return notes
-
-    @cached_property
-    def truths(self) -> tuple[Ints, ...]:
-        """What the truth may be; more than one where nobody saw that of rejected cases."""
-        return possible_truths(self.history, self.config.labels, self.options.seed)
-
-    def test(self, part: Part, step: Step) -> tuple[Tested, ...]:
-        """Learn, plan and count on one split, once for everything that the truth may be."""
-        models = Models(part, needs_of(self.options.policies), step)
-        return (
-            self._known(part, models, step) if self.chances is None else self._estimated(part, models, step)
-        )
-
-    def _counted(self, part: Part) -> tuple[list[Part], Mask]:
-        """The part with only those test cases whose costs are counted, by truth; and which these are."""
-        seen = part.stands > 0
-        test = part.test.copy()
-        test[part.rows] = seen
-        return [replace(part, test=test, label=label) for label in self.truths], seen
-
-    def _known(self, part: Part, models: Models, step: Step) -> tuple[Tested, ...]:
-        """Learn from one drawn decision per case; every outcome in the test part is known."""
-        options, classes = self.options, len(self.costs.classes)
-        said = o.known_table(part)
-        eligible = np.hstack([np.ones((len(said), 1), bool), said >= 0])
-        parts, seen = self._counted(part)
-        mine = np.flatnonzero(seen)
-        draws: list[dict[Question, Outcome]] = []
-        plans, right = [], []
-        first: dict[float, Ints] = {}
-        people: Shared | None = None
-        for draw in range(options.draws):
-            rng = np.random.default_rng([options.seed, draw])
-            beliefs = models.beliefs(_drawn(part, rng))
-            people = people or shared(part, beliefs, self.several)
-            step(f"planning {len(said):,} cases, draw {draw + 1} of {options.draws}")
-            made = self._plans(part, beliefs, eligible, options.seed + draw, all_questions=draw == 0)
-            made = {q: (_of(one, mine), rooms) for q, (one, rooms) in made.items()}
-            draws.append({q: o.known(parts[0], said[mine], one, classes) for q, (one, _) in made.items()})
-            right.append([right_chances(each, taken(beliefs, mine)) for each in parts])
-            plans.append(made[Question(OURS)])
-            first = first or _makers(made)
-        outcomes = {q: o.averaged([one[q] for one in draws if q in one]) for q in draws[0]}
-        outcomes[Question(HISTORY)] = o.known_history(parts[0], said[mine], classes)
-        assert people is not None
-        return tuple(
-            Tested(each, outcomes, {}, None, tuple(plans), pd.concat(chances), first, people)
-            for each, chances in zip(parts, zip(*right, strict=True), strict=True)
-        )
-
-    def _estimated(self, part: Part, models: Models, step: Step) -> tuple[Tested, ...]:
-        """Learn from one decision per case; what others would have said in the test part is estimated."""
-        assert self.chances is not None
-        beliefs = models.beliefs(np.flatnonzero(part.train[part.position]))
-        step(f"planning {len(part.rows):,} cases")
-        made = self._plans(part, beliefs, self._present(part), self.options.seed)
-        parts, seen = self._counted(part)
-        mine = np.flatnonzero(seen)
-        kept = {q: (_of(one, mine), rooms) for q, (one, rooms) in made.items()}
-        found, people = [], shared(part, beliefs, self.several)
-        for sub in parts:
-            whole = replace(part, label=sub.label)
-            log = o.log_of(whole, beliefs, self.chances)
-            traces: dict[Question, Trace] = {
-                q: o.taken(o.trace_of(q.policy, whole, beliefs, one, rooms, log.who), seen)
-                for q, (one, rooms) in made.items()
-            }
-            log = o.taken(log, seen)
-            past = {Question(HISTORY): o.history_of(log, part.review[seen], len(self.costs.classes))}
-            right = right_chances(sub, taken(beliefs, mine))
-            ours = (kept[Question(OURS)],)
-            found.append(Tested(sub, past, traces, log, ours, right, _makers(kept), people))
-        return tuple(found)
-
-    def _present(self, part: Part) -> Mask | None:
-        """(test cases, makers): who was there; nobody gets a case from a time when they were away."""
-        assert self.chances is not None
-        if self.chances.present is None:
-            return None
-        mine = part.decisions[np.argsort(part.position[part.decisions], kind="stable")]
-        there = self.chances.present[mine]
-        return np.hstack([np.ones((len(there), 1), bool), there])
-
-    def _plans(
-        self, part: Part, beliefs: Beliefs, eligible: Mask | None, seed: int, all_questions: bool = True
-    ) -> dict[Question, tuple[Decided, Rooms]]:
-        """Every policy's plan; beside it plans for other hours and for other ratios of costs."""
-        options = self.options
-
-        def rooms(share: float) -> Rooms:
-            return rooms_of(part, share, eligible, options.capacity, self.batch)
-
-        usual = rooms(self.share)
-        made = {Question(name): (decide(name, beliefs, usual, seed), usual) for name in options.policies}
-        if not all_questions:
-            return made
-        for hours in HOURS:
-            here = rooms(hours)
-            same = np.isclose(hours, self.share)
-            plan = made[Question(OURS)][0] if same else decide(OURS, beliefs, here, seed)
-            made[Question(OURS, hours=hours)] = (plan, here)
-        for ratio in RATIOS if len(self.costs.classes) == 2 else ():
-            other = priced(beliefs, at_ratio(beliefs.costs, ratio))
-            for name in (*(name for name in SIMPLE if name in options.policies), OURS):
-                made[Question(name, ratio=ratio)] = (decide(name, other, usual, seed), usual)
-        return made
-
-
-def _of(found: Decided, rows: Ints) -> Decided:
-    """The same for some of the cases."""
-    return Decided(found.maker[rows], found.machine_says[rows])
-
-
-def _makers(made: dict[Question, tuple[Decided, Rooms]]) -> dict[float, Ints]:
-    """Who decides each case, by ratio of costs."""
-    return {q.ratio: one.maker for q, (one, _) in made.items() if q.policy == OURS and q.hours is None}
-
-
-def at_ratio(table: NDArray[np.float64], ratio: float) -> NDArray[np.float64]:
-    """Two-class costs with the cost of a false positive times `ratio`."""
-    other = np.array(table)
-    other[:, 0, 1] *= ratio
-    return other
-
-
-def _drawn(part: Part, rng: np.random.Generator) -> Ints:
-    """One decision of each training case, drawn at random."""
-    mine = rng.permutation(np.flatnonzero(part.train[part.position]))
-    return np.sort(mine[np.unique(part.position[mine], return_index=True)[1]])

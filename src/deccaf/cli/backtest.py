@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from deccaf.cli.common import JsonOption, say, show_table, steps, warnings_said
+from deccaf.cluster import check_installed, workers_of
 from deccaf.data.config import Config
 from deccaf.data.files import check_output
 from deccaf.data.sources import pipes_kept, short_name
@@ -45,6 +46,16 @@ def backtest(
     policies: Annotated[str, typer.Option(help="Policies to compare, with commas between.")] = "",
     worth: Annotated[float, typer.Option(help="Least gain worth having, as a share of the cost.")] = 0.02,
     seed: Annotated[int | None, typer.Option(min=0, help="Instead of the seed of the configuration.")] = None,
+    scratch: Annotated[
+        Path | None,
+        typer.Option(help="Keep what the models of each split and draw said in this folder: stopped and "
+                          "started again, it goes on where it was."),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="Work on splits and draws on a Dask cluster: tcp://HOST:8786, or local:N for N "
+                          "worker processes here. All workers must see a --scratch folder."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:  # fmt: skip
     """Test on history what plans would have cost, against the machine, random cases and what really happened.
@@ -55,6 +66,7 @@ def backtest(
 
     Tables are files, folders, patterns, or addresses of tables in DuckDB and PostgreSQL (docs/files.md).
     """
+    check_installed(cluster)
     from deccaf.backtest.options import DEFAULT, Options
     from deccaf.backtest.report import cost_table, write_backtest
     from deccaf.backtest.run import backtest as run
@@ -80,8 +92,8 @@ def backtest(
     )
     with warnings_said():
         history = History.read(cases, decisions, settings)
-        with steps(steps_of(history, options, settings.labels)) as step:
-            found = run(history, settings, options, step)
+        with steps(steps_of(history, options, settings.labels)) as step, workers_of(cluster):
+            found = run(history, settings, options, step, scratch)
         page = None if out is None else write_backtest(found, out, f"Backtest on {short_name(cases)}")
     if as_json:
         print(json.dumps(found.to_dict(), indent=2))

@@ -9,6 +9,7 @@ import pandas as pd
 import typer
 
 from deccaf.cli.common import JsonOption, KeyOption, read_key, say, show_table, steps, warnings_said
+from deccaf.cluster import check_installed, workers_of
 from deccaf.data.config import Config
 from deccaf.data.files import check_output
 from deccaf.data.sources import pipes_kept
@@ -25,6 +26,13 @@ def fit(
     config: Annotated[Path, typer.Option(help="TOML with the tables columns, costs and model.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write: .deccaf.")],
     until: Annotated[str | None, typer.Option(help="Learn only from cases before this time.")] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            help="Fit parts and folds on a Dask cluster: tcp://HOST:8786, or local:N for N worker processes "
+            "here. The model is the same to the last bit; a fit that is stopped begins anew."
+        ),
+    ] = None,
     key_file: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -35,6 +43,7 @@ def fit(
 
     Tables are files, folders, patterns, or addresses of tables in DuckDB and PostgreSQL (docs/files.md).
     """
+    check_installed(cluster)
     from deccaf.data.history import History
     from deccaf.estimator import learn_from
 
@@ -47,7 +56,8 @@ def fit(
         history = History.read(cases, decisions, settings)
         if until is not None:
             history = history.before(until)
-        model = learn_from(history, settings, lambda note: say(f"note: {note}"), step)
+        with workers_of(cluster):
+            model = learn_from(history, settings, lambda note: say(f"note: {note}"), step)
         step("Writing")
         model.save(out, read_key(key_file))
     show_table(_facts(model), title="What was learned from", as_json=as_json)

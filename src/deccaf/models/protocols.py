@@ -10,8 +10,10 @@ or declare it as an entry point `deccaf.parts` of your package: then its name do
 file, in the benchmark, and where a saved model is loaded.
 
 A part is made in three steps. `made` gives an unfitted part for the options of a model. It is fitted on all
-but the held-out rows, once for every holdout (`next_trial`), which weighs it against the other parts. At last
-a part with the settings that these trials chose (`settled`) is fitted on everything.
+but the held-out rows, once for every holdout (`next_trial`), which weighs it against the other parts: first
+for one holdout, then for all others side by side. At last a part with the settings that these trials chose
+(`settled`) is fitted on everything. On a cluster fits are done by workers: a part of your own has to be
+installed there too.
 """
 
 from __future__ import annotations
@@ -94,7 +96,7 @@ class Part(Protocol[R_contra]):
         """Learn; `validation` may choose between settings, and is not learned from."""
 
     def next_trial(self, trials: Sequence[Self]) -> Self:
-        """An unfitted part for the next holdout; `trials` were fitted for the holdouts before."""
+        """An unfitted part for a holdout; `trials` holds the one fitted for the first holdout, if any."""
         del trials
         return copy(self)
 

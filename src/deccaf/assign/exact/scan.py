@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deccaf.assign.stored import Mask, Matrix, StoredMask, StoredMatrix
+from deccaf.cluster import in_force
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -179,26 +178,6 @@ def threads_available() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class Runner(Protocol):
-    """Does pieces of work elsewhere: `deccaf.cluster.Workers`."""
-
-    def map(self, function: Callable[..., Any], pieces: Iterable[Any], *common: Any) -> Iterator[Any]:
-        """`function(piece, *common)` for every piece, in order."""
-
-
-_ELSEWHERE: ContextVar[Runner | None] = ContextVar("elsewhere", default=None)
-
-
-@contextmanager
-def passes_on(runner: Runner | None) -> Iterator[None]:
-    """Passes over matrices in files are done by these workers, who must see the files."""
-    before = _ELSEWHERE.set(runner)
-    try:
-        yield
-    finally:
-        _ELSEWHERE.reset(before)
-
-
 def _span(starts: range, work: Callable[[int, int], T], n: int) -> list[T]:
     """Some blocks of a pass."""
     return [work(start, min(start + starts.step, n)) for start in starts]
@@ -209,10 +188,10 @@ def map_chunks(work: Callable[[int, int], T], matrix: Mask) -> list[T]:
     n, makers = matrix.shape
     rows = max(16, CHUNK_ELEMENTS // max(makers, 1))
     starts = range(0, n, rows)
-    runner = _ELSEWHERE.get()
-    if runner is not None and isinstance(matrix, StoredMatrix | StoredMask):
+    elsewhere = in_force()
+    if elsewhere is not None and isinstance(matrix, StoredMatrix | StoredMask):  # files that workers see
         spans = [starts[at : at + SPAN] for at in range(0, len(starts), SPAN)]
-        return [one for part in runner.map(_span, spans, work, n) for one in part]
+        return [one for part in elsewhere.map(_span, spans, work, n) for one in part]
     if n * makers <= THREAD_ELEMENTS or (workers := threads_available()) == 1:
         return [work(start, min(start + rows, n)) for start in starts]
     with ThreadPoolExecutor(workers) as pool:
@@ -379,14 +358,14 @@ def fold_chunks(work: Callable[[int, int], tuple[NDArray[Any], Floats]], matrix:
         with lock:  # a minimum is the same in any order
             result[rows] = np.minimum(result[rows], least)
 
-    runner = _ELSEWHERE.get()
-    if runner is None or not isinstance(matrix, StoredMatrix):
+    elsewhere = in_force()
+    if elsewhere is None or not isinstance(matrix, StoredMatrix):
         map_chunks(reduce, matrix)
         return result
     rows = max(16, CHUNK_ELEMENTS // max(makers, 1))
     starts = range(0, len(matrix), rows)
     spans = [starts[at : at + SPAN] for at in range(0, len(starts), SPAN)]
-    for part in runner.map(_folded, spans, work, matrix.shape):
+    for part in elsewhere.map(_folded, spans, work, matrix.shape):
         np.minimum(result, part, out=result)
     return result
 

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from deccaf.cluster import each
 from deccaf.errors import ConfigError, DeccafWarning, ModelFileError
 from deccaf.models.blending.calibrate import Calibrator
 from deccaf.models.blending.holdout import Mask, holdouts
@@ -94,23 +95,20 @@ class Blend(Generic[P, R]):
         """Try the parts, weigh them, and fit those that count on everything."""
         kinds = self._kinds(len(rows))
         masks = holdouts(len(rows), time=time, group=group, share=self.validation_share, seed=self.seed)
-        trials: list[dict[str, P]] = []
-        for mask in masks:
-            train, held = rows.take(~mask), rows.take(mask)
-            new = {name: part.next_trial([trial[name] for trial in trials]) for name, part in kinds.items()}
-            trials.append({name: part.fit(train, held) for name, part in new.items()})
+        trials = _trials(kinds, rows, masks)
         together = [
             None if values is None or not masks else pd.concat([values[mask] for mask in masks])
             for values in (group, time)
         ]
         self._weigh(list(kinds), [rows.take(mask) for mask in masks], trials, *together)
-        self.parts_: dict[str, P] = {
-            name: kinds[name].settled([trial[name] for trial in trials]).fit(rows)
-            for name, weight in self.weights_.items()
-            if weight > 0
-        }
+        settled = {name: part.settled([trial[name] for trial in trials]) for name, part in kinds.items()}
+        self._fit_parts({name: part for name, part in settled.items() if self.weights_[name] > 0}, rows)
         if self.drift and masks:
             self._recentre(rows, masks)
+
+    def _fit_parts(self, parts: Mapping[str, P], rows: R) -> None:
+        """Fit the parts that the blend uses on everything."""
+        self.parts_: dict[str, P] = dict(zip(parts, each(_fitted, [*parts.values()], rows), strict=True))
 
     def _kinds(self, rows: int) -> dict[str, P]:
         """The unfitted parts by name, without those that need more rows."""
@@ -230,3 +228,23 @@ class Blend(Generic[P, R]):
             name: cls.registry.named_in_file(name).from_dict(item) for name, item in data["parts"].items()
         }
         return model
+
+
+def _trials(kinds: Mapping[str, P], rows: R, masks: Sequence[Mask]) -> list[dict[str, P]]:
+    """Every part, fitted for every holdout: first for the first one, then for all others side by side."""
+    trials: list[dict[str, P]] = []
+    for wave in (masks[:1], masks[1:]):
+        before = {name: [trial[name] for trial in trials] for name in kinds}
+        pieces = [(part.next_trial(before[name]), mask) for mask in wave for name, part in kinds.items()]
+        done = each(_tried, pieces, rows)
+        trials += [{name: next(done) for name in kinds} for _ in wave]
+    return trials
+
+
+def _tried(piece: tuple[P, Mask], rows: Rows) -> P:
+    part, mask = piece
+    return part.fit(rows.take(~mask), rows.take(mask))
+
+
+def _fitted(part: P, rows: Rows) -> P:
+    return part.fit(rows)

@@ -93,7 +93,7 @@ class DecisionModel(Blend[DecisionPart, DecisionLog]):
         self._learn(log, log.time, log.group)
         if len(waiting):
             more = log.with_guesses(waiting, self._guesses(waiting))
-            self.parts_ = {name: part.fit(more) for name, part in self.parts_.items()}
+            self._fit_parts(self.parts_, more)
         return self
 
     def predict(self, features: pd.DataFrame, experts: Sequence[str] | None = None) -> Array:

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from deccaf.cluster import each
 from deccaf.models.contributions import contribution_table, tree_contributions
 from deccaf.models.decisions.log import DecisionLog
 from deccaf.models.linear.encoding import TreeEncoder
@@ -113,7 +114,7 @@ class _Expertise:
         them the first settings are taken.
         """
         parts = self._prepared(features, truth, expert, decision, weight, validation)
-        self._keep([part.choose(self.candidates, refit) for part in parts])
+        self._keep([*each(_Part.choose, parts, self.candidates, refit)])
         return self
 
     def trial(
