@@ -60,18 +60,20 @@ def main() -> int:
 
 def report(each: dict[str, float], fits: float, scenarios: int, histories: int) -> int:
     """The extrapolation, line by line."""
-    factor, total = sum(SHARE_FACTOR.values()), 0.0
+    factor, total, one = sum(SHARE_FACTOR.values()), 0.0, fits / 3600
     for name, seconds in each.items():
         model, space = name.split(", ")
         trials = SEARCHES[space].budgets["paper"].trials
         searches = len(OFFSETS) if model == "classifier" else histories
         hours = seconds * trials * searches * scenarios * factor / 3600
         total += hours
+        one += seconds * trials * (len(OFFSETS) if model == "classifier" else 1) / 3600
         print(f"{name}: {seconds:.2f} s a trial x {trials} x {searches} searches x {scenarios} scenarios x "
               f"{factor:.2f} (shares) = {hours:.1f} core-hours")  # fmt: skip
     hours = fits * histories * scenarios * factor / 3600
     print(f"fits: {fits:.1f} s x {histories} x {scenarios} x {factor:.2f} = {hours:.1f} core-hours")
     print(f"in all about {total + hours:.0f} core-hours (one-vs-all: all experts' models count as one trial)")
+    print(f"of which one scenario with all data and one history: {one:.1f} core-hours")
     return 0
 
 

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from deccaf.benchmark import kept, search, tasks
-from deccaf.benchmark.cells import outcome
+from deccaf.benchmark.cells import decide, group_errors, outcome
 from deccaf.benchmark.cluster import cluster_of
 from deccaf.benchmark.profile import MonthsTable, Profile, SearchTable, TeamTable, read_profile
 from deccaf.benchmark.report import bench_report
@@ -36,7 +36,7 @@ from deccaf.errors import ConfigError, DataError
 from deccaf.models.methods import learn
 from deccaf.models.paper.paper_classifier import OFFSETS
 from deccaf.policies import POLICIES as POLICIES_BY_NAME
-from deccaf.policies import Decided, policy
+from deccaf.policies import Beliefs, Correctness, Decided, Room, policy
 from deccaf.simulate import generate_applications
 from deccaf.simulate.alerts import build_alert_sets
 
@@ -396,6 +396,30 @@ def test_an_outcome_by_hand():
     assert (found["fp"], found["fn"], found["tp"], found["tn"]) == (2, 1, 1, 0)
     assert found["cost_per_100"] == pytest.approx(100 * (2 * 0.5 + 1) / 4)
     assert found["expected_cost_per_100"] == pytest.approx(100 * (0.5 + 0.5 * 0.5 + 0.5 * 1) / 4)
+
+
+def test_what_lots_cost_is_the_mean_over_all_of_them():
+    """Everybody's cases are drawn; one lot of twenty cases may cost anything, the mean over many does not."""
+    rng, n = np.random.default_rng(0), 20
+    truth, costs, room = rng.integers(0, 2, n), Costs.binary(0.1), Room(np.full(3, 6), np.full(3, 8))
+    p, true_q = rng.dirichlet([1, 1], n), rng.dirichlet([1, 1], (n, 2, 2))
+    known = Beliefs(("ann", "bob"), costs.array(), p, paper={"hem": Correctness(p, rng.random((n, 2)))})
+    scene = SimpleNamespace(truth=truth, test=truth)
+    crew = SimpleNamespace(said=rng.integers(0, 2, (n, 2)), true_q=true_q)
+    half = Room(np.full(3, 3), np.full(3, 4))
+    halves = [(np.arange(10), half), (np.arange(10, n), half)]
+    for name, batches in (("random", [(np.arange(n), room)]), ("random", halves), ("rejection", halves)):
+        lots = [decide(POLICIES_BY_NAME[name], known, batches, seed)[0] for seed in range(400)]
+        told = [outcome(lot, scene, crew, costs)["expected_cost_per_100"] for lot in lots]
+        one = [
+            outcome(replace(lot, chances=None), scene, crew, costs)["expected_cost_per_100"] for lot in lots
+        ]
+        assert np.mean(told) == pytest.approx(np.mean(one), abs=3 * np.std(one) / 20)
+        assert np.std(told) < np.std(one) / 2
+        group = np.array(["all"] * n)
+        rates = group_errors(lots[0], scene, crew, group)["all"]
+        both = 0.1 * rates["fpr"] * (truth == 0).sum() + rates["fnr"] * (truth == 1).sum()
+        assert 100 * both / n == pytest.approx(told[0])
 
 
 def test_an_outcome_of_three_classes_by_hand():

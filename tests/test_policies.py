@@ -212,7 +212,7 @@ def test_every_policy_with_people_knows_who_may_get_what(name):
         assert ((room.lower <= load) & (load <= room.upper)).all()
 
 
-@pytest.mark.parametrize("name", ["random-experts", "deccaf-blind"])
+@pytest.mark.parametrize("name", ["random", "random-experts", "rejection", "deccaf-blind"])
 def test_policies_that_draw_say_how_likely_everybody_was(name):
     known = beliefs()
     room = Room(np.zeros(4, int), np.array([60, 10, 20, 5]))

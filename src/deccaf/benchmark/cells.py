@@ -102,12 +102,17 @@ def decide(policy: Registered, known: Beliefs, batches: Batches, seed: int) -> t
         found = policy.decide(known, batches[0][1], seed)
         return found, None if found.plan is None else found.plan.prices
     maker, says, prices = np.empty(len(known), np.int64), np.empty(len(known), np.int64), []
+    chances, drawn = np.empty((len(known), len(known.makers))), False
     for place, (rows, room) in enumerate(batches):
         part = policy.decide(known.take(rows), room, seed + 1_000_000 * place)
         maker[rows], says[rows] = part.maker, part.machine_says
+        drawn |= part.chances is not None
+        as_said = part.maker[:, None] == np.arange(len(known.makers))
+        chances[rows] = as_said if part.chances is None else part.chances
         if part.plan is not None:
             prices.append(part.plan.prices)
-    return Decided(maker, says), np.mean(prices, axis=0) if prices else None
+    found = Decided(maker, says, chances=chances if drawn else None)
+    return found, np.mean(prices, axis=0) if prices else None
 
 
 def beliefs(
@@ -143,7 +148,8 @@ def beliefs(
 def outcome(decided: Decided, scene: Scene, crew: Crew, costs: Costs) -> dict[str, Any]:
     """Counts of one draw of decisions, their cost, and the expected cost with the true chances of error.
 
-    The first class is the negative one, all others are positive.
+    The expected cost of a policy that draws lots is its mean over all of them. The first class is the
+    negative one, all others are positive.
     """
     truth, rows, n, k = scene.truth, np.arange(len(scene.test)), len(scene.test), len(costs.classes)
     human, price = decided.maker > 0, costs.array()[0]
@@ -153,10 +159,18 @@ def outcome(decided: Decided, scene: Scene, crew: Crew, costs: Costs) -> dict[st
     tn, fp, fn, tp = (int(part.sum()) for part in (pairs[0, 0], pairs[0, 1:], pairs[1:, 0], pairs[1:, 1:]))
     cost, expected = 100 * float((pairs * price).sum()) / n, None
     if crew.true_q is not None:
-        of_people = (crew.true_q[rows, of_expert, truth] * price[truth]).sum(axis=1)
-        expected = float(100 * np.where(human, of_people, price[truth, decided.machine_says]).mean())
+        of_people = (crew.true_q[rows, :, truth] * price[truth][:, None]).sum(axis=2)
+        expected = float(100 * _over_lots(of_people, price[truth, decided.machine_says], decided).mean())
     counts = {"n": n, "fp": fp, "fn": fn, "tp": tp, "tn": tn}
     return {**counts, "cost_per_100": cost, "expected_cost_per_100": expected}
+
+
+def _over_lots(people: Array, machine: Array, decided: Decided) -> Array:
+    """Of each case: what its maker stands for, or the mean over all who might have drawn it."""
+    each = np.column_stack([machine, people])
+    if decided.chances is None:
+        return np.asarray(each[np.arange(len(each)), decided.maker])
+    return np.asarray((decided.chances * each).sum(axis=1))
 
 
 def group_errors(
@@ -167,11 +181,11 @@ def group_errors(
     Expected rates with the true chances of error where these are known, else those of the decisions drawn.
     """
     truth, rows = scene.truth, np.arange(len(scene.test))
-    of_expert = np.maximum(decided.maker - 1, 0)
-    people = (crew.said[rows, of_expert] != truth).astype(np.float64)
+    people = (crew.said != truth[:, None]).astype(np.float64)
     if crew.true_q is not None:
-        people = 1.0 - crew.true_q[rows, of_expert, truth, truth]
-    wrong = np.where(decided.maker > 0, people, decided.machine_says != truth)
+        people = 1.0 - crew.true_q[rows, :, truth, truth]
+    machine = (decided.machine_says != truth).astype(np.float64)
+    wrong = _over_lots(people, machine, decided)
     found: dict[str, dict[str, float | None]] = {}
     for name in np.unique(group):
         mine = {"fpr": (group == name) & (truth == 0), "fnr": (group == name) & (truth > 0)}

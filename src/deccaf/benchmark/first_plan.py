@@ -67,12 +67,12 @@ def plan_month(
     plans = _daily_plans(known.loss(known.q), days, team, seed)
     of_paper = _daily_plans(paper.loss(), days, team, seed)
     truth, paper_truth = (true_costs(month, team, costs, m) for m in (says, paper.p.argmax(axis=1)))
-    planned, anyone = _together([plan.maker for plan in plans], days), _at_random(days, team, seed)
+    planned = _together([plan.maker for plan in plans], days)
     case = np.arange(len(month))
     ways = {
         "everything rejected": costs.array()[0][label, -1],
         "the machine alone": truth[:, 0],
-        "analysts at random": truth[case, anyone],
+        "analysts at random": _at_random(truth, days),
         "the paper's DeCCaF": paper_truth[case, _together([plan.maker for plan in of_paper], days)],
         "deccaf": truth[case, planned],
     }
@@ -127,11 +127,16 @@ def _daily_plans(
     return plans
 
 
-def _at_random(days: list[NDArray[np.int64]], team: SyntheticTeam, seed: int) -> NDArray[np.int64]:
-    """Every analyst works to the limit on cases drawn at random; the machine decides the rest."""
-    rng, people = np.random.default_rng(seed), np.repeat(np.arange(1, 1 + len(team)), EACH)
-    drawn = [rng.permutation(np.append(people, np.zeros(A_DAY, np.int64))[: len(rows)]) for rows in days]
-    return _together(drawn, days)
+def _at_random(truth: Array, days: list[NDArray[np.int64]]) -> Array:
+    """What each case costs if every analyst works to the limit on random ones, the machine on the rest.
+
+    The mean over all lots: in a small month one lot is far from it.
+    """
+    found, people = np.empty(len(truth)), truth.shape[1] - 1
+    for rows in days:
+        each = min(EACH / len(rows), 1 / people)
+        found[rows] = truth[rows] @ np.array([1 - people * each, *[each] * people])
+    return found
 
 
 def _together(parts: Sequence[NDArray[Any]], days: list[NDArray[np.int64]]) -> NDArray[np.int64]:

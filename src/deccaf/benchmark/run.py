@@ -44,7 +44,7 @@ Progress = Callable[[float, float, str], None]
 """Called after each piece of work with (done, all, what it was), in expected seconds."""
 Results = Mapping[str, Found]
 
-_FORMAT = 4
+_FORMAT = 5
 GIVEN = "given"
 """The workload of a capacity of the user's own."""
 _SECONDS = {

@@ -143,8 +143,8 @@ class Decided:
     plan: Assignment | None = None
     """The certified plan, for policies that solve one."""
     chances: Array | None = None
-    """(cases, makers): how likely each maker was to get each case, for policies that draw lots. An estimate
-    from a log then rests on these, which say more than one draw. None: as `maker` says."""
+    """(cases, makers): how likely each maker was to get each case, for policies that draw lots: what a plan
+    costs then rests on these, which say more than one draw. None: as `maker` says."""
 
 
 class Policy(Protocol):
@@ -236,8 +236,15 @@ def drawn_plan(cases: int, machine_says: Ints, room: Room, seed: int) -> Decided
     found = optimal(loss, machine_says, room, seed)
     if room.eligible is not None:
         return found
-    loads = np.bincount(found.maker, minlength=len(room.upper))
-    return replace(found, chances=np.broadcast_to(loads / max(cases, 1), loss.shape))
+    return by_lot(found, np.ones(cases, bool), len(room.upper))
+
+
+def by_lot(found: Decided, drawn: NDArray[np.bool_], makers: int) -> Decided:
+    """The same with everybody's chances: the cases in `drawn` were dealt by lot among those who got them."""
+    chances = np.asarray(found.maker[:, None] == np.arange(makers), np.float64)
+    if drawn.any():
+        chances[drawn] = chances[drawn].mean(axis=0)
+    return replace(found, chances=chances)
 
 
 def shuffled(cases: int, room: Room, seed: int) -> Ints:

@@ -15,6 +15,7 @@ from deccaf.policies.base import (
     Decided,
     Policy,
     Room,
+    by_lot,
     drawn_plan,
     greedy,
     optimal,
@@ -55,7 +56,8 @@ def random(beliefs: Beliefs, room: Room, seed: int) -> Decided:
     says = beliefs.method("hem").p.argmax(axis=1)
     if room.eligible is not None:
         return drawn_plan(len(beliefs), says, room, seed)
-    return Decided(shuffled(len(beliefs), room, seed), says)
+    found = Decided(shuffled(len(beliefs), room, seed), says)
+    return by_lot(found, np.ones(len(beliefs), bool), len(beliefs.makers))
 
 
 @policy("random-experts")
@@ -77,7 +79,7 @@ def rejection(beliefs: Beliefs, room: Room, seed: int) -> Decided:
     maker = np.zeros(cases, np.int64)
     people = Room(np.append(0, room.lower[1:]), np.append(0, room.upper[1:]), name=room.name)
     maker[unsure] = shuffled(to_people, people, seed)
-    return Decided(maker, known.argmax(axis=1))
+    return by_lot(Decided(maker, known.argmax(axis=1)), maker > 0, len(beliefs.makers))
 
 
 @policy("ova", needs=("ova",))
@@ -142,11 +144,10 @@ def deccaf_blind(beliefs: Beliefs, room: Room, seed: int) -> Decided:
         return machine(beliefs, room, seed)
     average = np.broadcast_to(beliefs.q.mean(axis=1, keepdims=True), beliefs.q.shape)
     found = optimal(beliefs.loss(average), beliefs.machine_says(), room, seed)
-    asked, loads = found.maker > 0, np.bincount(found.maker, minlength=len(beliefs.makers))[1:]
-    if room.eligible is not None or not loads.any():
+    if room.eligible is not None:
         return found
     # whom it asks is chance, in the shares of what everybody gets
-    return replace(found, chances=np.column_stack([~asked, np.outer(asked, loads / loads.sum())]))
+    return by_lot(found, found.maker > 0, len(beliefs.makers))
 
 
 def mixture(classifier: str, experts: str, objective: str) -> Policy:
