@@ -34,6 +34,7 @@ HOMES = {
     "fastapi": {"service"},
     "sqlalchemy": {"service"},
     "alembic": {"service"},
+    "authlib": {"service"},
 }
 
 
@@ -79,7 +80,7 @@ FLOORS = [
     {"ledger"},
     {"decide"},
     {"imports"},
-    {"jobs", "large_changes", "posting"},
+    {"jobs", "large_changes", "posting", "openid"},
     {"sending"},
     {"dispatching"},
     {"monitor", "backup"},

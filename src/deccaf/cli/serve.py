@@ -35,6 +35,13 @@ def serve(
             help="A configuration whose machines ([makers]) take part: their cases are sent to them.",
         ),
     ] = None,
+    openid: Annotated[
+        str | None,
+        typer.Option(
+            envvar="DECCAF_OPENID",
+            help="TOML file about an OpenID Connect provider that people sign in at too (docs/service.md).",
+        ),
+    ] = None,
     init: Annotated[
         bool, typer.Option("--init", help="Make the tables and the first lead's key, print the key, and end.")
     ] = False,
@@ -68,7 +75,7 @@ def serve(
     if trouble and not demo:
         raise ConfigError("--trouble is for --demo: on a real desk it comes by itself")
     if demo:
-        _demo(database, host, port, trouble)
+        _demo(database, host, port, trouble, openid)
         return
     url = database or f"sqlite:///{FOLDER / 'deccaf.db'}"
     if init:
@@ -84,16 +91,16 @@ def serve(
         say("The tables are up to date.")
     else:
         say(f"deccaf on http://{host}:{port}, stop with Ctrl-C")
-        run.serve(url, host, port, processes, config)
+        run.serve(url, host, port, processes, config, openid)
 
 
-def _demo(database: str | None, host: str, port: int, trouble: bool) -> None:
+def _demo(database: str | None, host: str, port: int, trouble: bool, openid: str | None) -> None:
     from deccaf.service import run
 
     with tempfile.TemporaryDirectory(prefix="deccaf-demo-") as folder:
         url = database or f"sqlite:///{folder}/demo.db"
         say("Generating cases, simulating a team, learning from its decisions (a quarter of a minute) ...")
-        with run.demo(url, trouble) as (app, secret):
+        with run.demo(url, trouble, openid) as (app, secret):
             say(f"deccaf on http://{host}:{port}, with nine simulated analysts at work; stop with Ctrl-C.")
             say("Open that address in a browser and sign in with this key, a lead's:")
             print(secret, flush=True)

@@ -10,6 +10,7 @@ It is built in floors. A module imports from its own floor and from those below 
 5. `imports`: files that come in;
 6. `jobs`: refits and backtests in processes of their own; `large_changes`: files and plans in pieces;
    `posting`, `sending`, `dispatching`: requests to programs of others, webhooks, cases for machines;
+   `openid`: accounts of an OpenID Connect provider;
 7. `monitor`: the checks that raise alerts; `backup`: copies of the ledger, checked and brought back;
 8. `reports`: what people want to know of a shift, of everybody and of models;
 9. `core`: one process of the service, which owns the parts above and their caches;

@@ -11,10 +11,10 @@ import sys
 
 def main(arguments: list[str]) -> None:
     """Serve until somebody ends it."""
-    from deccaf.service.run import CONFIG_VARIABLE, DATABASE_VARIABLE, serve
+    from deccaf.service.run import CONFIG_VARIABLE, DATABASE_VARIABLE, OPENID_VARIABLE, serve
 
-    config = os.environ.get(CONFIG_VARIABLE)
-    serve(os.environ[DATABASE_VARIABLE], "127.0.0.1", int(arguments[0]), config=config)
+    config, openid = os.environ.get(CONFIG_VARIABLE), os.environ.get(OPENID_VARIABLE)
+    serve(os.environ[DATABASE_VARIABLE], "127.0.0.1", int(arguments[0]), config=config, openid=openid)
 
 
 if __name__ == "__main__":

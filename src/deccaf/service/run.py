@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import h11
 import sqlalchemy as sa
@@ -29,8 +29,12 @@ from deccaf.service.store import database, scratch
 from deccaf.service.store.keys import Actor, any_keys, create_key
 from deccaf.service.web.app import create_app
 
+if TYPE_CHECKING:
+    from deccaf.service.openid.provider import Provider
+
 DATABASE_VARIABLE = "DECCAF_DATABASE"
 CONFIG_VARIABLE = "DECCAF_CONFIG"
+OPENID_VARIABLE = "DECCAF_OPENID"
 HEADER_SECONDS = 15.0
 WORKER_SECONDS = 120
 """A process that says nothing for so long is replaced; on a busy machine a start takes a while."""
@@ -113,20 +117,31 @@ def new_lead_key(url: str) -> str:
         engine.dispose()
 
 
-def serve(url: str, host: str, port: int, processes: int = 1, config: str | Path | None = None) -> None:
+def serve(
+    url: str,
+    host: str,
+    port: int,
+    processes: int = 1,
+    config: str | Path | None = None,
+    openid: str | None = None,
+) -> None:
     """Run until stopped; refuses to be reached from elsewhere while nobody has a key.
 
-    The machines of the configuration are makers, and get their cases sent.
+    The machines of the configuration are makers, and get their cases sent; `openid` is the file about the
+    provider that people may sign in at.
     """
     check_place(url, host, processes)
     machines = () if config is None else read_machines(config)
     if processes == 1:
-        listen(build(url, machines), host, port)
+        listen(build(url, machines, openid), host, port)
         return
+    find_provider(openid)  # what is wrong with the file is said here, not by every process
     os.environ[DATABASE_VARIABLE] = url
     os.environ.pop(CONFIG_VARIABLE, None)
     if config is not None:
         os.environ[CONFIG_VARIABLE] = str(Path(config).resolve())
+    if openid is not None:
+        os.environ[OPENID_VARIABLE] = openid
     name = "deccaf.service.run:from_environment"
     options = {**_QUIET, "log_level": "info"}  # a process that is replaced is worth a line
     uvicorn.run(name, factory=True, workers=processes, host=host, port=port, **options)
@@ -138,7 +153,7 @@ def listen(app: FastAPI, host: str, port: int) -> None:
 
 
 @contextmanager
-def demo(url: str, trouble: bool = False) -> Iterator[tuple[FastAPI, str]]:
+def demo(url: str, trouble: bool = False, openid: str | None = None) -> Iterator[tuple[FastAPI, str]]:
     """An application with a simulated team at work, and the secret of a lead's key."""
     # takes long to import, and only the demo needs it
     from deccaf.service.demo import TROUBLE_SECONDS, Play, build_stage, furnish
@@ -147,7 +162,7 @@ def demo(url: str, trouble: bool = False) -> Iterator[tuple[FastAPI, str]]:
     engine = database.connect(url)
     database.migrate(engine)
     engine.dispose()
-    app = build(url)
+    app = build(url, openid=openid)
     service: Service = app.state.service
     secret = furnish(service, stage)
     play = Play(service, stage, trouble_after=TROUBLE_SECONDS if trouble else None)
@@ -190,8 +205,19 @@ def check_place(url: str, host: str, processes: int) -> None:
         engine.dispose()
 
 
-def build(url: str, machines: Sequence[Machine] = ()) -> FastAPI:
+def find_provider(openid: str | None) -> Provider | None:
+    """The provider that a file is about; without a file nothing of it is imported."""
+    if openid is None:
+        return None
+    from deccaf.service.openid.provider import Provider
+    from deccaf.service.openid.settings import read_settings
+
+    return Provider(read_settings(openid))
+
+
+def build(url: str, machines: Sequence[Machine] = (), openid: str | None = None) -> FastAPI:
     """The application with its service, warm."""
+    provider = find_provider(openid)
     scratch.sweep()
     service = Service(url, machines=machines)
     service.models.refresh()
@@ -201,13 +227,14 @@ def build(url: str, machines: Sequence[Machine] = ()) -> FastAPI:
     gc.collect()
     gc.freeze()  # what is loaded now stays: no need to look through it again and again
     threading.Thread(target=reading.warm_up, name="deccaf-reader", daemon=True).start()
-    return create_app(service)
+    return create_app(service, provider)
 
 
 def from_environment() -> FastAPI:
     """The same for uvicorn's processes."""
     config = os.environ.get(CONFIG_VARIABLE)
-    return build(os.environ[DATABASE_VARIABLE], () if config is None else read_machines(config))
+    machines = () if config is None else read_machines(config)
+    return build(os.environ[DATABASE_VARIABLE], machines, os.environ.get(OPENID_VARIABLE))
 
 
 def is_loopback(host: str) -> bool:

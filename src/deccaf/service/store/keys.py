@@ -49,6 +49,27 @@ class Key:
     """From when on it is refused; None: never."""
 
 
+@dataclass(frozen=True)
+class Identity:
+    """Somebody whom an OpenID Connect provider vouches for, and what they are here."""
+
+    issuer: str
+    subject: str
+    name: str
+    role: str
+    expert: str | None
+
+    @property
+    def account(self) -> str:
+        """Stands for the account, in the place of a secret's hash, where no secret can ever lead."""
+        return "openid:" + _hash(f"{self.issuer}\n{self.subject}") + ":"
+
+    @property
+    def mark(self) -> str:
+        """The same for the account and what it is here: who did what stays clear when that changes."""
+        return self.account + _hash(f"{self.role}\n{self.expert}")[:16]
+
+
 def create_key(
     connection: sa.Connection,
     name: str,
@@ -66,19 +87,41 @@ def create_key(
     if expert is not None and not _is_expert(connection, expert):
         raise not_found("expert", expert)
     secret = secret or PREFIX + secrets.token_urlsafe(32)
-    made = connection.execute(
-        sa.insert(t.keys)
-        .values(
-            name=name,
-            role=role,
-            expert=expert,
-            hash=_hash(secret),
-            created_at=at,
-            expires_at=expires_at,
-        )
-        .returning(t.keys.c.id)
-    ).scalar_one()
-    return int(made), secret
+    return _insert(connection, name, role, expert, _hash(secret), at, expires_at), secret
+
+
+def key_of(connection: sa.Connection, identity: Identity, at: float) -> tuple[Actor, bool]:
+    """The key that stands for an account, made when it first comes, and whether it is new.
+
+    No secret opens it. An account of which a lead has revoked a key stays out.
+    """
+    c = t.keys.c
+    database.take_turns(connection, [identity.account])
+    rows = connection.execute(
+        sa.select(*c["id", "hash", "revoked_at"]).where(c.hash.startswith(identity.account, autoescape=True))
+    ).all()
+    if any(row.revoked_at is not None for row in rows):
+        detail = "a lead has revoked the access of this account; they can give you a key of your own"
+        raise RefusedError(403, "revoked", detail)
+    found = next((int(row.id) for row in rows if row.hash == identity.mark), None)
+    made = found or _insert(
+        connection, identity.name, identity.role, identity.expert, identity.mark, at, None
+    )
+    return Actor(made, identity.role, identity.expert), found is None
+
+
+def _insert(
+    connection: sa.Connection,
+    name: str,
+    role: str,
+    expert: str | None,
+    hashed: str,
+    at: float,
+    expires_at: float | None,
+) -> int:
+    values = {"name": name, "role": role, "expert": expert, "hash": hashed}
+    query = sa.insert(t.keys).values(**values, created_at=at, expires_at=expires_at)
+    return int(connection.execute(query.returning(t.keys.c.id)).scalar_one())
 
 
 def derived_secret(of_maker: str, salt: str) -> str:

@@ -1,4 +1,4 @@
-"""Sessions of people who signed in with a key: 256 random bits in a cookie, their hash in the database."""
+"""Sessions of people who signed in: 256 random bits in a cookie, their hash in the database."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from deccaf.service.store import tables as t
-from deccaf.service.store.keys import Actor
+from deccaf.service.store.keys import Actor, Identity
 
 SESSION_SECONDS = 12 * 3600.0
 
@@ -37,6 +37,15 @@ def open_session(connection: sa.Connection, actor: Actor, at: float) -> str:
 def close_session(connection: sa.Connection, token: str) -> None:
     """Sign out."""
     connection.execute(sa.delete(t.sessions).where(t.sessions.c.hash == _hash(token)))
+
+
+def close_others(connection: sa.Connection, identity: Identity, actor: Actor) -> None:
+    """Whoever is something else here from now on is signed out as what they were."""
+    k = t.keys.c
+    earlier = sa.select(k.id).where(
+        k.hash.startswith(identity.account, autoescape=True), k.id != actor.key_id
+    )
+    connection.execute(sa.delete(t.sessions).where(t.sessions.c.key_id.in_(earlier)))
 
 
 def find_session(connection: sa.Connection, token: str, at: float) -> Session | None:

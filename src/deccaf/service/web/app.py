@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from fastapi import FastAPI, Request, Response
@@ -42,14 +42,17 @@ from deccaf.service.web.pages import routers
 from deccaf.service.web.pages.access import find_visitor
 from deccaf.service.web.pages.render import sorry, wants_page
 
+if TYPE_CHECKING:
+    from deccaf.service.openid.provider import Provider
+
 log = logging.getLogger("deccaf.service")
 
 PUBLIC = ("/healthz", "/readyz", "/openapi.json")
-"""All paths that answer without a key, beside /docs, the files under /static and the form to sign in."""
+"""All paths that answer without a key, beside /docs, the files under /static and the ways to sign in."""
 
 
-def create_app(service: Service) -> FastAPI:
-    """The API on a service; it is closed when the application ends."""
+def create_app(service: Service, openid: Provider | None = None) -> FastAPI:
+    """The API on a service, which is closed when the application ends; people may sign in at `openid`."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -66,6 +69,7 @@ def create_app(service: Service) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.service = service
+    app.state.openid = openid
     app.state.refusals = Refusals()
     desk = (people, shifts, cases, history, plans, queue, second, moving)
     for part in (health, *desk, models, reports, record, watch, golden, trials, webhooks):

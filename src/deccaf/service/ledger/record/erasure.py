@@ -143,7 +143,10 @@ def _end_keys(connection: sa.Connection, name: str, pseudonym: str, at: float) -
     connection.execute(
         sa.update(t.keys).where(k.expert == name, k.revoked_at.is_(None)).values(revoked_at=at)
     )
-    connection.execute(sa.update(t.keys).where(k.expert == name).values(name=pseudonym))
+    nothing = sa.literal(f"{pseudonym}:") + sa.cast(
+        k.id, sa.Text
+    )  # an account's mark could be reckoned again
+    connection.execute(sa.update(t.keys).where(k.expert == name).values(name=pseudonym, hash=nothing))
 
 
 def _replace_names(connection: sa.Connection, name: str, pseudonym: str) -> int:

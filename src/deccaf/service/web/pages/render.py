@@ -126,12 +126,19 @@ def sorry(request: Request, status: int, detail: str) -> Response:
     """What went wrong, as a page with its navigation, or as a part of one."""
     part = "hx-request" in request.headers
     if status == 401:
-        answer = page("sign_in.html", None, 401, wrong=None, next=_asked_for(request))
+        answer = sign_in_page(request, 401, next=_asked_for(request))
         if part:
             answer.headers["HX-Refresh"] = "true"
         return answer
     visitor = getattr(request.state, "visitor", None)
     return page("sorry_part.html" if part else "sorry.html", visitor, status, detail=detail)
+
+
+def sign_in_page(request: Request, code: int = 200, wrong: str | None = None, next: str = "") -> Response:
+    """The ways to sign in: with a key, and with an account of the house where there is a provider."""
+    provider = request.app.state.openid
+    button = None if provider is None else provider.settings.button
+    return page("sign_in.html", None, code, wrong=wrong, next=next, button=button)
 
 
 def wants_page(request: Request) -> bool:
@@ -153,6 +160,6 @@ def own_path(given: str) -> str | None:
     if odd or not given.startswith("/") or given.startswith("//") or len(given) > 2000:
         return None
     parts = urlsplit(given)
-    if parts.scheme or parts.netloc or parts.path in {"/sign-in", "/sign-out"}:
+    if parts.scheme or parts.netloc or f"{parts.path}/".startswith(("/sign-in/", "/sign-out/")):
         return None
     return given

@@ -10,6 +10,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
 
+from deccaf.service.core import Service
 from deccaf.service.errors import RefusedError, not_found
 from deccaf.service.ledger import trail
 from deccaf.service.store.keys import Actor
@@ -17,7 +18,7 @@ from deccaf.service.store.sessions import SESSION_SECONDS, close_session, open_s
 from deccaf.service.web.admission import COOKIE, SIGN_IN
 from deccaf.service.web.common import Here
 from deccaf.service.web.pages.access import AnyoneHere, checked_form
-from deccaf.service.web.pages.render import PageRoute, go, own_path, page
+from deccaf.service.web.pages.render import PageRoute, go, own_path, sign_in_page
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -45,20 +46,29 @@ async def sign_in(request: Request, here: Here) -> Response:
         if error.status != 401:
             raise
         await request.app.state.refusals.slow_down(request)
-        return page("sign_in.html", None, 401, wrong="This key is not known, or was revoked.", next=wanted)
+        return sign_in_page(request, 401, "This key is not known, or was revoked.", wanted)
     if actor.role == "machine":
         wrong = "This key belongs to a program; pages are for people."
-        return page("sign_in.html", None, 403, wrong=wrong, next=wanted)
+        return sign_in_page(request, 403, wrong, wanted)
+    answer = go(home_of(actor, wanted))
+    return await let_in(here, actor, answer, encrypted=request.url.scheme == "https")
+
+
+def home_of(actor: Actor, wanted: str) -> str:
+    """Where somebody goes who has just signed in: to the page that they asked for, or to their own."""
+    return wanted if wanted not in ("", "/") else "/" if actor.role == "lead" else "/queue"
+
+
+async def let_in(here: Service, actor: Actor, answer: Response, *, encrypted: bool) -> Response:
+    """A session for whoever has proved who they are, and its cookie with the answer."""
     token = await here.writer.run(lambda connection: _enter(connection, actor))
-    home = "/" if actor.role == "lead" else "/queue"
-    answer = go(wanted if wanted not in ("", "/") else home)
     answer.set_cookie(
         COOKIE,
         token,
         max_age=int(SESSION_SECONDS),
         httponly=True,
         samesite="strict",
-        secure=request.url.scheme == "https",
+        secure=encrypted,
     )
     return answer
 
@@ -83,6 +93,6 @@ async def sign_out(request: Request, here: Here, visitor: AnyoneHere) -> Respons
     """The session ends here and in the database."""
     await checked_form(request, visitor)
     await here.writer.run(lambda connection: close_session(connection, visitor.token))
-    answer = page("sign_in.html", None, wrong=None, next="")
+    answer = sign_in_page(request)
     answer.delete_cookie(COOKIE)
     return answer
