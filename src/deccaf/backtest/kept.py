@@ -71,13 +71,13 @@ class Kept:
 
     def write(self, fold: int, draw: int, beliefs: Beliefs) -> None:
         """Keep it."""
-        paper = {
+        parts: dict[str, Any] = {
             name + kind: values
             for name, known in beliefs.paper.items()
             for kind, values in ((_TRUTH, known.p), (_RIGHT, known.correct))
         }
         with replacing(self._path(fold, draw)) as beside, beside.open("wb") as file:
-            np.savez(file, p=beliefs.p, q=np.asarray(beliefs.q), **paper)
+            np.savez(file, **parts, p=beliefs.p, q=np.asarray(beliefs.q))
 
     def _path(self, fold: int, draw: int) -> Path:
         return self.folder / f"beliefs-{fold}-{draw}.npz"

@@ -63,7 +63,7 @@ def month_sections(found: MonthOfPlans) -> tuple[Section, ...]:
 def _by_way(found: MonthOfPlans) -> Section:
     ways, per_100 = found.ways, found.per_100
     others = ways["cost"].drop("deccaf")
-    best = others.idxmin()
+    best = str(others.idxmin())
     saved = _saved(found, best)
     shown = pd.DataFrame(
         {
