@@ -125,10 +125,10 @@ class _SecureConnection(_Connection, http.client.HTTPSConnection):
 
 class _Handler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
     def http_open(self, req: Any) -> http.client.HTTPResponse:
-        return self.do_open(partial(_Connection, clock=req.clock), req)  # type: ignore[arg-type]
+        return self.do_open(partial(_Connection, clock=req.clock), req)
 
     def https_open(self, req: Any) -> http.client.HTTPResponse:
-        return self.do_open(partial(_SecureConnection, clock=req.clock), req)  # type: ignore[arg-type]
+        return self.do_open(partial(_SecureConnection, clock=req.clock), req)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
