@@ -16,6 +16,7 @@ from deccaf.data.costs import MACHINE
 from deccaf.service.core import Service
 from deccaf.service.errors import invalid
 from deccaf.service.ledger import people
+from deccaf.service.ledger.machines import seats
 from deccaf.service.ledger.review import golden
 from deccaf.service.ledger.review.golden import MOST_GOLDEN, GoldenRecord
 from deccaf.service.reports.agreement_report import MEETING_COLUMNS, AgreementReport, report_agreement
@@ -63,19 +64,22 @@ def team(here: Here, visitor: LeadHere) -> Response:
 
     def look(
         connection: sa.Connection,
-    ) -> tuple[list[Record], set[str], list[GoldenRecord], list[CostCurve], Disagreement | None]:
+    ) -> tuple[
+        list[Record], set[str], frozenset[str], list[GoldenRecord], list[CostCurve], Disagreement | None
+    ]:
         found = here.records.read(connection, time.time())[0]
         records = [Record.of(row) for row in found if row.maker != MACHINE]  # it gets other cases: no person
         out_of_use = {person.name for person in people.list_experts(connection) if not person.active}
-        known = golden.records(connection)
+        known, machines = golden.records(connection), seats.machine_names(connection)
         if model is None:
-            return records, out_of_use, known, [], None
+            return records, out_of_use, machines, known, [], None
         curves = cost_curves(connection, model)
-        return records, out_of_use, known, curves, here.disagreements.read(connection, model)
+        return records, out_of_use, machines, known, curves, here.disagreements.read(connection, model)
 
-    records, out_of_use, known, curves, matrix = here.read(look)
-    bars = [replace(record.bar, name=visitor.called(record.name)) for record in records]
-    theirs = [r.errors for r in records if r.errors.labelled]
+    records, out_of_use, machines, known, curves, matrix = here.read(look)
+    persons = [record for record in records if record.name not in machines]
+    bars = [replace(record.bar, name=visitor.called(record.name)) for record in persons]
+    theirs = [r.errors for r in persons if r.errors.labelled]
     if matrix is not None:
         matrix = replace(matrix, names=[visitor.called(name) for name in matrix.names])
     mean = sum(e.wrong for e in theirs) / sum(e.labelled for e in theirs) if theirs else None
@@ -89,7 +93,8 @@ def team(here: Here, visitor: LeadHere) -> Response:
         records=records,
         out_of_use=out_of_use,
         golden=known,
-        people=[record.name for record in records if record.name not in out_of_use],
+        machines=machines,
+        people=[record.name for record in persons if record.name not in out_of_use],
         curves=curves,
         matrix=matrix,
         disagreement=None if matrix is None else _most_and_least(matrix),
