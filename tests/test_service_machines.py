@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import importlib.util
 import re
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,14 +22,17 @@ from deccaf.service import dispatching
 from deccaf.service.dispatching import Machine, read_machines
 from deccaf.service.ledger import claims
 from deccaf.service.ledger.machines import seats, sendings, standing
+from deccaf.service.posting import post
 from deccaf.service.store.keys import Actor
 from machine_server import RUDE, MachineServer
+from pages_world import Person, new_key
 from service_databases import free_port
 from service_processes import Client as RawClient
 from service_processes import Server
 from service_world import World, first_key, shift_body, world
 
 SECRET = "a secret of thirty-two characters"
+EXAMPLE = Path(__file__).parents[1] / "examples" / "machine_server.py"
 CONFIG = """
 [costs]
 false_positive = 1.0
@@ -298,6 +303,49 @@ def test_nothing_is_lost_and_nothing_decided_twice_through_kills(
     finally:
         process.stop()
     assert SECRET not in (tmp_path / "log").read_text()
+
+
+def test_the_example_decides_by_itself_and_pages_call_it_a_machine(tmp_path: Path) -> None:
+    """The service with all its threads, and the server that the documentation shows."""
+    spec = importlib.util.spec_from_file_location("machine_server_example", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    shown = example.serve(0, SECRET)
+    thread = threading.Thread(target=shown.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    llm = machine(f"http://127.0.0.1:{shown.server_port}/decide", timeout_seconds=20.0)
+    try:
+        with world(f"sqlite:///{tmp_path}/deccaf.db", {"ann": 5}, machines=[llm]) as found:
+            for case, amount in (("much", 900.0), ("little", 3.0)):
+                body = {**found.case(case, llm=0.1, ann=0.2, machine=0.9), "features": {"amount": amount}}
+                assert found.machine.post("/v1/cases", json=body).json()["maker"] == "llm"
+            deadline = time.monotonic() + 60
+            while found.lead.get("/v1/cases?status=decided").json()["items"][1:] == []:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            made = {case: found.lead.get(f"/v1/cases/{case}").json() for case in ("much", "little")}
+            assert {case: one["decision"]["decision"] for case, one in made.items()} == {
+                "much": 1,
+                "little": 0,
+            }
+            assert made["much"]["history"][-1]["data"] == {"decision": 1, "score": 0.9}
+            lead = Person(found, new_key(found, "lead"))
+            assert "llm (machine) has 2 cases, 2 decided" in lead.get("/today/numbers").text
+            assert "/absence?maker=llm" not in lead.get("/today/numbers").text
+            assert "llm</a> (machine)" in lead.get("/queue").text
+            team = lead.get("/team").text
+            assert ">llm (machine)</th>" in team
+            assert '<option value="llm">' not in team
+            assert found.lead.get("/v1/reports/shift").json()["makers"][-1]["machine"] is True
+            found.assert_sound()
+        assert llm.http is not None
+        assert post(llm.http.address, "{}", "another secret", {}, 20.0).status == 401
+    finally:
+        shown.shutdown()
+        thread.join()
+        shown.server_close()
 
 
 def test_where_a_machine_is_and_its_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,7 @@ class QueueLength:
     """When the oldest of these cases was given to them."""
     active: bool
     """False: out of use."""
+    machine: bool = False
 
 
 @dataclass(frozen=True)
@@ -434,8 +435,11 @@ def queue_lengths(connection: sa.Connection) -> list[QueueLength]:
         .group_by(a.maker)
         .subquery()
     )
-    query = sa.select(e.name, e.display, counted.c.cases, counted.c.oldest, e.active).outerjoin_from(
-        t.experts, counted, counted.c.maker == e.name
+    machine = t.machines.c.maker.is_not(None)
+    query = (
+        sa.select(e.name, e.display, counted.c.cases, counted.c.oldest, e.active, machine)
+        .outerjoin_from(t.experts, counted, counted.c.maker == e.name)
+        .outerjoin(t.machines, t.machines.c.maker == e.name)
     )
     return [QueueLength(*row) for row in connection.execute(query.order_by(e.active.desc(), e.name))]
 

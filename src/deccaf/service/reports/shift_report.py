@@ -29,6 +29,10 @@ class MakerLoad:
     price: float
     answered: int = 0
     """Of those used and decided: answers on cases that others hold, who were asked too."""
+    machine: bool = False
+    """Whether it is a machine of the configuration."""
+    held_up: bool = False
+    """Of a machine: that it does not answer, or is not in the configuration any more."""
 
     @property
     def room(self) -> int | None:
@@ -72,6 +76,8 @@ def report_shift(connection: sa.Connection, shift_id: int, losses: LiveLosses) -
             absent=seat.away,
             active=seat.active,
             answered=seat.answered,
+            machine=seat.machine,
+            held_up=seat.held_up,
             decided=sum(
                 states.get(seat.maker, {}).get(state, (0, 0))[0] for state in ("decided", t.ANSWERED)
             ),

@@ -52,6 +52,8 @@ class Day:
     """Cases of the whole day, as far as anybody knows."""
     spent: float
     """Expected cost of the cases so far, as they were given out."""
+    machines: frozenset[str] = frozenset((MACHINE,))
+    """Who has no hours: more or less time of the team changes nothing about them."""
 
     def cost(self, capacity: Mapping[str, int | None], step: int = 1) -> float:
         """The least expected cost of the whole day with these capacities, from every `step`-th case."""
@@ -62,8 +64,9 @@ class Day:
         return least_cost(scored, Capacity.of({MACHINE: 0, **upper})) / share
 
     def with_team(self, factor: float) -> dict[str, int | None]:
-        """Everybody's capacity times a factor; whoever has no limit keeps none."""
-        return {m: None if c is None else round(c * factor) for m, c in self.capacity.items()}
+        """Everybody's capacity times a factor; whoever has no limit keeps none, a machine what it has."""
+        same = self.machines - {MACHINE}
+        return {m: c if c is None or m in same else round(c * factor) for m, c in self.capacity.items()}
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,8 @@ def read_day(connection: sa.Connection, shift_id: int) -> Day | None:
     spent = float(sum(row.expected_loss for row in rows)) * seen / len(rows)
     capacity = {seat.maker: 0 if seat.away else seat.free_for_cases for seat in roster}
     whole = max(expected or 0, seen)
-    return Day(shift_id, makers, loss[usable], objective[usable], capacity, seen, whole, spent)
+    machines = frozenset(seat.maker for seat in roster if seat.machine) | {MACHINE}
+    return Day(shift_id, makers, loss[usable], objective[usable], capacity, seen, whole, spent, machines)
 
 
 def ask(
@@ -136,8 +140,8 @@ def ask(
 ) -> Scenario:
     """What the day would cost, in words in `unit`, if everybody's time were scaled, and some people's set."""
     wanted = {**day.with_team(team), **{m: c for m, c in changes.items() if m in day.capacity}}
-    limits = sum(c for m, c in day.capacity.items() if c is not None and m != MACHINE)
-    asked = sum(c for m, c in wanted.items() if c is not None and m != MACHINE)
+    limits = sum(c for m, c in day.capacity.items() if c is not None and m not in day.machines)
+    asked = sum(c for m, c in wanted.items() if c is not None and m not in day.machines)
     share = 100.0 * asked / limits if limits else 100.0
     try:
         now = day.cost(day.capacity)

@@ -16,6 +16,7 @@ from deccaf.data.costs import MACHINE
 from deccaf.service.core import Service
 from deccaf.service.errors import invalid
 from deccaf.service.ledger import people
+from deccaf.service.ledger.machines import seats
 from deccaf.service.ledger.review import golden
 from deccaf.service.ledger.review.golden import MOST_GOLDEN, GoldenRecord
 from deccaf.service.reports.agreement_report import MEETING_COLUMNS, AgreementReport, report_agreement
@@ -56,26 +57,41 @@ class Record:
         return ErrorBar(self.name, self.errors.error_rate, low, high, f"of {self.errors.labelled}")
 
 
+@dataclass(frozen=True)
+class _Looked:
+    """What the page about the team shows."""
+
+    records: list[Record]
+    as_of: float
+    out_of_use: set[str]
+    machines: frozenset[str]
+    golden: list[GoldenRecord]
+    curves: list[CostCurve]
+    matrix: Disagreement | None
+
+
 @router.get("/team")
 def team(here: Here, visitor: LeadHere) -> Response:
     """Everybody's record, with intervals."""
     model = here.models.active
 
-    def look(
-        connection: sa.Connection,
-    ) -> tuple[list[Record], float, set[str], list[GoldenRecord], list[CostCurve], Disagreement | None]:
+    def look(connection: sa.Connection) -> _Looked:
         found, at = here.records.read(connection, time.time())
-        records = [Record.of(row) for row in found if row.maker != MACHINE]  # it gets other cases: no person
-        out_of_use = {person.name for person in people.list_experts(connection) if not person.active}
-        known = golden.records(connection)
-        if model is None:
-            return records, at, out_of_use, known, [], None
-        curves = cost_curves(connection, model)
-        return records, at, out_of_use, known, curves, here.disagreements.read(connection, model)
+        return _Looked(
+            [Record.of(row) for row in found if row.maker != MACHINE],  # it gets other cases: no person
+            at,
+            {person.name for person in people.list_experts(connection) if not person.active},
+            seats.machine_names(connection),
+            golden.records(connection),
+            [] if model is None else cost_curves(connection, model),
+            None if model is None else here.disagreements.read(connection, model),
+        )
 
-    records, at, out_of_use, known, curves, matrix = here.read(look)
-    bars = [replace(record.bar, name=visitor.called(record.name)) for record in records]
-    theirs = [r.errors for r in records if r.errors.labelled]
+    seen = here.read(look)
+    records, matrix = seen.records, seen.matrix
+    persons = [record for record in records if record.name not in seen.machines]
+    bars = [replace(record.bar, name=visitor.called(record.name)) for record in persons]
+    theirs = [r.errors for r in persons if r.errors.labelled]
     if matrix is not None:
         matrix = replace(matrix, names=[visitor.called(name) for name in matrix.names])
     mean = sum(e.wrong for e in theirs) / sum(e.labelled for e in theirs) if theirs else None
@@ -87,11 +103,12 @@ def team(here: Here, visitor: LeadHere) -> Response:
         most=max([min(bar.high, 1.0) for bar in bars if bar.rate is not None] or [1.0]),
         bars=bars,
         records=records,
-        as_of=at,
-        out_of_use=out_of_use,
-        golden=known,
-        people=[record.name for record in records if record.name not in out_of_use],
-        curves=curves,
+        as_of=seen.as_of,
+        out_of_use=seen.out_of_use,
+        golden=seen.golden,
+        machines=seen.machines,
+        people=[record.name for record in persons if record.name not in seen.out_of_use],
+        curves=seen.curves,
         matrix=matrix,
         disagreement=None if matrix is None else _most_and_least(matrix),
     )

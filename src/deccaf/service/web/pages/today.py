@@ -93,7 +93,7 @@ async def set_capacity(request: Request, here: Here, visitor: LeadHere) -> Respo
         at = time.time()
         shift = shifts.need_current(connection, at)
         for seat in shifts.read_roster(connection, shift):
-            if seat.maker == MACHINE or seat.capacity is None:
+            if seat.maker == MACHINE or seat.machine or seat.capacity is None:
                 continue
             capacity = changes.get(seat.maker, round(seat.capacity * team / 100.0))
             if capacity != seat.capacity:
@@ -166,7 +166,8 @@ def _numbers(here: Service, visitor: Visitor) -> dict[str, Any]:
         "seen": seen,
         "model": model,
         "costs": None if model is None else model.system.costs_,
-        "people": [person for person in team if person.load.maker != MACHINE],
+        "people": [person for person in team if person.load.maker != MACHINE and not person.load.machine],
+        "machines": [load for load in day.makers if load.machine],
         "machine": next((load for load in day.makers if load.maker == MACHINE), None),
         "over": shift.over(at),
         "outlook": outlook,
