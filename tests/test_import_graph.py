@@ -20,7 +20,7 @@ LEVELS = [
     {"policies"},
     {"fitted"},
     {"estimator"},
-    {"report"},
+    {"report", "mlflow"},
     {"backtest"},
     {"benchmark", "service"},
     {"cli"},
@@ -35,6 +35,7 @@ HOMES = {
     "sqlalchemy": {"service"},
     "alembic": {"service"},
     "authlib": {"service"},
+    "mlflow": {"mlflow"},
 }
 
 

@@ -75,6 +75,7 @@ def test_heavy_packages_that_only_some_need_come_with_extras(metadata: Message) 
         "duckdb",
         "postgresql",
         "oidc",
+        "mlflow",
         "docs",
         "dask",
         "service",
@@ -140,7 +141,7 @@ def test_every_extra_that_the_code_names_exists() -> None:
     named = set(re.findall(r"\bextra\(\"(\w+)\"", source)) | set(
         re.findall(r"\[(\w+)\]' in deccaf's", source)
     )
-    assert named == {"report", "search", "dask", "service", "duckdb", "postgresql", "oidc"}
+    assert named == {"report", "search", "dask", "service", "duckdb", "postgresql", "oidc", "mlflow"}
     assert named < set(OPTIONAL)
 
 

@@ -33,6 +33,7 @@ MODULES = {
     "deccaf.simulate": "[world](world.md), [teams](teams.md)",
     "deccaf.report": "",
     "deccaf.client": "[the service](service.md#from-python)",
+    "deccaf.mlflow": "[pipelines](pipelines.md#models-in-mlflow)",
 }
 """The public modules, and the pages that say more about them."""
 
