@@ -196,8 +196,8 @@ def test_the_demos_first_page_can_be_added_up_by_hand() -> None:
     assert people[0] == "75%"
     assert saved[0] == "29% less"
     assert "as bad as 2.5 missed frauds, not 3.5" in saved[1]
-    assert hour == ("1.0", "missed frauds a month: what one more hour a day of ann would save, at most")
+    assert hour == ("1.00", "missed frauds: what one more hour a day of ann would save in all, at most")
     by_way, by_maker = month_sections(found)
     assert by_way.title == "Its plans cost 29% less than the next best way (analysts at random)"
     assert "20 people refused are as bad as one fraud" in by_way.text
-    assert by_maker.table["An hour more saves"].tolist() == ["", "1.0", "0.5"]
+    assert by_maker.table["An hour more saves"].tolist() == ["", "1.00", "0.50"]

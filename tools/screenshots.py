@@ -88,6 +88,7 @@ def main() -> None:
                 ]
             for look, options in looks:
                 page = browser.new_context(**options).new_page()
+                page.set_default_timeout(180_000)  # on a busy machine a page takes its time
                 address = f"http://127.0.0.1:{port}"
                 page.goto(address)
                 page.fill("#key", secret)

@@ -39,7 +39,7 @@ def month_headline(found: MonthOfPlans) -> tuple[tuple[str, str], ...]:
             f"cost of errors than the same people and hours with cases at random: as bad as "
             f"{_many(cost['deccaf'])} missed frauds, not {_many(cost[SHARED])}",
         ),
-        (f"{worth:.1f}", f"missed frauds a month: what one more hour a day of {name} would save, at most"),
+        (f"{worth:.2f}", f"missed frauds: what one more hour a day of {name} would save in all, at most"),
     )
 
 
@@ -98,7 +98,7 @@ def _by_maker(found: MonthOfPlans) -> Section:
             "Frauds among them": makers["frauds"].map("{:,}".format).to_numpy(),
             "Let through": makers["missed"].map(_many).to_numpy(),
             "Honest refused": makers["refused"].map(_many).to_numpy(),
-            "An hour more saves": ["", *hours.map("{:.1f}".format)],
+            "An hour more saves": ["", *hours.map("{:.2f}".format)],
         }
     )
     name = hours.idxmax()
@@ -120,7 +120,7 @@ def _hours(found: MonthOfPlans) -> pd.Series:
 
 def _many(errors: float) -> str:
     """So many errors; with a decimal where there are few."""
-    return f"{errors:,.{0 if errors >= 10 else 1}f}"
+    return f"{errors:,.{0 if errors >= 100 else 1}f}"
 
 
 def _saved(found: MonthOfPlans, way: str) -> float:
