@@ -25,7 +25,7 @@ from deccaf.benchmark.run import run_benchmark
 from deccaf.benchmark.scenario import Scenario, settled
 from deccaf.benchmark.scene import Setting, simulated_team
 from deccaf.benchmark.store import Found, Store
-from deccaf.benchmark.tables import MIXED
+from deccaf.benchmark.tables import MIXED, classifiers_alone
 from deccaf.benchmark.world import Source, build_world, settings, with_ratios
 from deccaf.cli import app
 from deccaf.data.cases import Cases
@@ -132,6 +132,25 @@ def test_errors_by_group_for_every_policy(finished):
     assert set(report["groups"]["deccaf"]) == {"50 and above", "below 50"}
     (section,) = [section for section in bench_report(folder).sections if section.name == "groups"]
     assert set(section.table["Policy"]) == set(POLICIES)
+
+
+def test_the_classifier_alone_with_searched_and_with_fixed_settings(finished):
+    """What was chosen has no more log-loss than the fixed settings, whatever it costs; both are shown."""
+    folder, results = finished
+    alone = classifiers_alone(Store(folder)).set_index("settings")
+    assert alone.loc["chosen", "loss"] <= alone.loc["fixed", "loss"]
+    scene = settings(Store(folder), SMALL, Source(), lambda _: None)[0.15].scene()
+    honest = (scene.label[scene.held] == 0).mean()
+    assert alone["rejecting"].to_numpy() == pytest.approx(5.7 * honest)
+    table = Store(folder).table("paper/rate-0.15_ratio-0.057_share-100", "predictions")
+    for name, column in (("chosen", "p"), ("fixed", "fixed")):
+        says = kept.read_truth(table, column, scene.test.classes).argmax(axis=1)
+        assert alone.loc[name, "passed_test"] == pytest.approx((says == 0).mean())
+    wrong = 100 * (np.where(scene.truth == 1, 1.0, 0.057) * (says != scene.truth)).mean()
+    fixed = results[results["policy"] == "only-classifier-fixed"]["expected_cost_per_100"]
+    assert fixed.to_numpy() == pytest.approx(wrong)
+    (section,) = [one for one in bench_report(folder).sections if one.name == "classifier-alone"]
+    assert list(section.table["settings"]) == ["fixed", "chosen"]
 
 
 def test_teams_are_drawn_around_what_the_classifier_costs(finished):

@@ -260,6 +260,22 @@ def validation_losses(store: Store) -> pd.DataFrame:
     return _means(rows, ["fixed", "chosen"], ["train_share", "model"])
 
 
+def classifiers_alone(store: Store) -> pd.DataFrame:
+    """The paper's classifier with the best fixed settings and with those chosen, if it decides alone.
+
+    Cost per 100 cases of the validation month, where the settings are chosen by log-loss; rejecting
+    everything there; and the shares of the cases that it lets pass, there and in the test month.
+    """
+    rows = []
+    for where, report in reports(store, "paper", most=True):
+        alone = report.get("alone", {})  # folders of before have none
+        for name in ("fixed", "chosen") if alone else ():
+            passed = {key: alone[name][key] for key in ("passed", "passed_test")}
+            costs = {"cost": 100 * alone[name]["cost"], "rejecting": 100 * alone["rejecting"]}
+            rows.append({**where, "settings": name, "loss": report["validation"][name], **costs, **passed})
+    return pd.DataFrame(rows)
+
+
 def chosen_settings(store: Store) -> pd.DataFrame:
     """Settings of the paper's models that won on the validation month, with most training data.
 

@@ -93,9 +93,13 @@ def fit_paper_classifier(setting: Setting, ratio: float, share: float, shortlist
     again = PaperClassifier(classes, candidates=[model.params_], offsets=[model.offset_])
     clock("paper classifier, refit", lambda: again.fit(features, scene.label, weight))
     p, refit = model.predict(scene.test.features), again.predict(scene.test.features)
-    past = model.predict(features)
-    wrong = past[scene.held].argmax(axis=1) != scene.label[scene.held]
-    on_test = costs.case_weights(scene.truth)
+    past, of_fixed = model.predict(features), fixed.predict(scene.test.features)
+    held = scene.held
+    label, on_held, on_test = scene.label[held], weight[held], costs.case_weights(scene.truth)
+    alone = {
+        "chosen": _alone(past[held], p, label, on_held),
+        "fixed": _alone(fixed.predict(features[held]), of_fixed, label, on_held),
+    }
     return Found(
         {
             "paper": _measures(scene.truth > 0, _not_first(p), on_test),
@@ -103,8 +107,9 @@ def fit_paper_classifier(setting: Setting, ratio: float, share: float, shortlist
             "validation": {
                 "fixed": min(fixed.losses_),
                 "chosen": min(model.losses_),
-                "cost": float((weight[scene.held] * wrong).mean()),
+                "cost": alone["chosen"]["cost"],
             },
+            "alone": {**alone, "rejecting": float((on_held * (label != classes - 1)).mean())},
             "params": {**model.params_, "offset": model.offset_},
             "seconds": clock.seconds,
         },
@@ -113,7 +118,7 @@ def fit_paper_classifier(setting: Setting, ratio: float, share: float, shortlist
                 {
                     **truth_columns("p", p, costs.classes),
                     **truth_columns("refit", refit, costs.classes),
-                    **truth_columns("fixed", fixed.predict(scene.test.features), costs.classes),
+                    **truth_columns("fixed", of_fixed, costs.classes),
                 }
             ),
             "past": pd.DataFrame(truth_columns("p", past, costs.classes)),
@@ -247,6 +252,16 @@ def study_team(setting: Setting, ratio: float, seed: int, p: Array) -> Found:
         "stakes": stakes,
     }
     return Found(report, tables)
+
+
+def _alone(held: Array, test: Array, label: NDArray[np.int64], weight: Array) -> dict[str, float]:
+    """What a classifier costs per case of the validation month if it decides alone, and the shares of the
+    cases there and in the test month that it lets pass."""
+    return {
+        "cost": float((weight * (held.argmax(axis=1) != label)).mean()),
+        "passed": float((held.argmax(axis=1) == 0).mean()),
+        "passed_test": float((test.argmax(axis=1) == 0).mean()),
+    }
 
 
 def _not_first(p: Array) -> Array:

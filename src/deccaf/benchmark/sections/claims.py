@@ -14,8 +14,10 @@ from deccaf.report.page import Section
 _CLAIMS = [
     (PAPER, "random"),
     (PAPER, "only-classifier"),
+    (PAPER, "only-classifier-fixed"),
     ("ova", "random"),
     ("ova", "only-classifier"),
+    ("ova", "only-classifier-fixed"),
     (PAPER, "ova"),
     ("ova-optimal", "ova"),
     (PAPER, "ova-optimal"),
