@@ -77,7 +77,7 @@ class Kept:
             for kind, values in ((_TRUTH, known.p), (_RIGHT, known.correct))
         }
         with replacing(self._path(fold, draw)) as beside, beside.open("wb") as file:
-            np.savez(file, p=beliefs.p, q=np.asarray(beliefs.q), **paper)
+            np.savez(file, allow_pickle=False, p=beliefs.p, q=np.asarray(beliefs.q), **paper)
 
     def _path(self, fold: int, draw: int) -> Path:
         return self.folder / f"beliefs-{fold}-{draw}.npz"
