@@ -77,7 +77,7 @@ class Kept:
             for kind, values in ((_TRUTH, known.p), (_RIGHT, known.correct))
         }
         with replacing(self._path(fold, draw)) as beside, beside.open("wb") as file:
-            np.savez(file, **parts, p=beliefs.p, q=np.asarray(beliefs.q))
+            np.savez(file, allow_pickle=False, p=beliefs.p, q=np.asarray(beliefs.q), **parts)
 
     def _path(self, fold: int, draw: int) -> Path:
         return self.folder / f"beliefs-{fold}-{draw}.npz"
