@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import sys
 import threading
 import time
 from collections import Counter
@@ -50,6 +51,8 @@ PATIENCE = 1_800.0
 """Seconds after which a request that was sent again and again through kills counts as lost."""
 IN_PIECES = 1_600
 """Cases of a file or a plan that SQLite writes in several pieces."""
+RARE = 8
+"""Of so many files and plans one is large: the ledger of a long run stays of a size that restarts soon."""
 
 
 _PLANS = sa.select(t.plans.c.id, t.plans.c.state, t.plans.c.cases)
@@ -157,7 +160,8 @@ class Streamers:
 def kills(url: str, log: Path, count: int, clients: int = 4, seed: int = 0, jobs: bool = False) -> Facts:
     """SIGKILL the service at random moments of streaming, planning, importing and deciding, and of jobs.
 
-    A trial runs, and every decision asks somebody for a second opinion. With `jobs` every other file and plan is so large that SQLite writes it in pieces.
+    A trial runs, and every decision asks somebody for a second opinion. With `jobs` some files and plans are
+    so large that SQLite writes them in pieces.
     """
     facts, rng, large = Facts(), random.Random(seed), IN_PIECES if jobs else 60
     secret = first_key(url)
@@ -188,6 +192,8 @@ def kills(url: str, log: Path, count: int, clients: int = 4, seed: int = 0, jobs
         started = server.start(wait=180)
         facts.seconds.append(started)
         facts.counts["kills"] += 1
+        if facts.counts["kills"] % 20 == 0:
+            print(f"{facts.counts['kills']} of {count} kills", file=sys.stderr, flush=True)
     time.sleep(0.3)
     ended.set()
     for thread in others:
@@ -303,7 +309,7 @@ def _import_for_ever(
     client, number = Client(port, secret), 0
     while not ended.is_set():
         number += 1
-        count = 25 if number % 2 else large
+        count = large if number % RARE == 2 else 25
         rows = "".join(f"i{number}-{k},{k},web\n" for k in range(count))
         body, deadline = f"case_id,amount,channel\n{rows}".encode(), time.monotonic() + PATIENCE
         status, found = client.until_answered("POST", "/v1/imports", body, f"import-{number}", deadline)
@@ -400,7 +406,7 @@ def _plan_for_ever(
     client, rng, number = Client(port, secret), random.Random(99), 0
     while not ended.is_set():
         number += 1
-        count = 30 if number % 2 else large
+        count = large if number % RARE == 2 else 30
         cases = [some_case(f"p{number}-{k}", rng) for k in range(count)]
         deadline = time.monotonic() + PATIENCE
         client.until_answered("POST", "/v1/cases/bulk", {"cases": cases}, f"bulk-{number}", deadline)
