@@ -59,6 +59,7 @@ def serve(port: int, secret: str) -> ThreadingHTTPServer:
         def log_message(self, *_: Any) -> None:
             pass
 
+    ThreadingHTTPServer.request_queue_size = 128  # places for those that come at once
     return ThreadingHTTPServer(("127.0.0.1", port), Handler)
 
 

@@ -32,6 +32,10 @@ RUDE = {
 """What the server can do wrong (`features.mode`), and what the trail says of it."""
 
 
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128  # many come at once: the usual five places would reset some of them
+
+
 class MachineServer:
     """Keeps what it is asked, and behaves as the case says."""
 
@@ -65,7 +69,7 @@ class MachineServer:
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self.server = _Server(("127.0.0.1", port), Handler)
         self.server.daemon_threads = True
         self.server.block_on_close = False
         self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02})
