@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,6 +18,16 @@ from deccaf.fitted import FittedTeam
 
 COSTS = Costs.binary(false_positive=1.0, false_negative=4.0)
 LLM = {"llm": {"kind": "machine", "price": 0.05}}
+WAITS = """
+[costs]
+false_positive = 1.0
+false_negative = 4.0
+[waiting]
+minutes = 30
+[makers.llm]
+kind = "machine"
+cases_per_day = 2
+"""
 FAST = {"case_parts": ("logistic",), "decision_parts": ("rates", "pooled")}
 
 
@@ -197,6 +210,34 @@ def test_a_team_with_machines_is_saved_and_loaded(
         team.assign(X, {"ann": 9}, intervals=False).frame,
         check_exact=True,
     )
+
+
+def test_a_stream_has_machines_all_day_up_to_their_limits(
+    team: DeCCaF, world: tuple[pd.DataFrame, np.ndarray, pd.DataFrame], tmp_path, run
+) -> None:  # type: ignore[no-untyped-def]
+    http = {"address": "http://127.0.0.1:9/decide", "secret_variable": "LLM_SECRET"}
+    makers = {
+        "llm": {"kind": "machine", "cases_per_day": 2, "cases_per_minute": 30.0, "http": http},
+        "new": {"kind": "machine"},
+    }
+    team.with_costs(COSTS, makers=makers).save(tmp_path / "m.deccaf")
+    with zipfile.ZipFile(tmp_path / "m.deccaf") as file:
+        assert not [name for name in file.namelist() if b"LLM_SECRET" in file.read(name)]
+    (tmp_path / "roster.csv").write_text("expert_id,upper\nann,2\nmachine,0\n")
+    lines = [json.dumps({"case_id": case, **row}) for case, row in world[0].iloc[:4].to_dict("index").items()]
+    arguments = ("stream", "--model", tmp_path / "m.deccaf", "--capacity", tmp_path / "roster.csv")
+    code, out, said = run(*arguments, stdin="\n".join(lines))
+    assert code == 0, said
+    got = [json.loads(line)["maker"] for line in out.splitlines()]
+    assert sorted(got) == ["ann", "ann", "llm", "llm"]
+    assert "left out, as no decision of it was learned from: machine 'new'" in said
+    waits = [json.dumps({**json.loads(line), "at": 0.1, "waiting_cost": 60.0}) for line in lines]
+    (tmp_path / "w.toml").write_text(WAITS)
+    more = ("--hours", "8", "--config", tmp_path / "w.toml")
+    code, out, said = run(*arguments, *more, stdin="\n".join(waits))
+    assert code == 0, said
+    cost = [one["waiting_cost"] for one in map(json.loads, out.splitlines()) if one["maker"] == "llm"]
+    assert cost == [0.0, 0.0], "it answers at once"
 
 
 def test_without_machines_everything_is_as_it_was(

@@ -21,6 +21,7 @@ from deccaf.data.capacity import ONE_BATCH, Capacity
 from deccaf.data.config import Config
 from deccaf.data.costs import MACHINE
 from deccaf.data.files import read_frame, write_text
+from deccaf.data.makers import machines_of, read_makers, with_machines
 from deccaf.data.schema import Columns
 from deccaf.data.sources import pipes_kept
 from deccaf.errors import CapacityError, ConfigError, DataError, DeccafError
@@ -75,13 +76,20 @@ def stream(
     Where a case has `waiting_cost` (an hour) or `due` (hours from the start of the day, or a date with
     --start), or [waiting] says what waiting costs, what it waits in everybody's queue, and others for its
     sake, counts in the bids. That needs --hours and `at`, and minutes of a case: from the log, or [waiting]
-    minutes. Everybody is taken to work through their queue at their usual pace.
+    minutes. Everybody is taken to work through their queue at their usual pace, machines at theirs.
+
+    Machines of [makers] that the model has learned from are there up to their limits, whether the roster
+    names them or not.
     """
     from deccaf.cli.stream_waiting import STATE, Day
 
     roster = Capacity.read(capacity)
     settings = None if config is None else Config.read(config)
     fitted = _load(model, key_file, settings, config, roster.makers)
+    if fitted is not None:  # machines have no hours: they are there all day, up to their limits
+        roster, notes = with_machines(roster, read_makers(fitted.makers), fitted.experts_)
+        for note in notes:
+            say(f"note: {note}")
     known = _restored(state)
     desk = known[0] if known else _opened(fitted, roster, forecast, arrivals, exact, seed)
     day = Day(desk.makers, _rules(fitted, settings, hours, start))
@@ -189,7 +197,9 @@ def _rules(
 
     columns = Columns() if model is None else model.columns_
     features, pace = ([], {}) if model is None else (model.schema_.names, model.pace_)
-    return Rules.of(columns, features, None if settings is None else settings.waiting, pace, hours, start)
+    machines = {} if model is None else machines_of(read_makers(model.makers))
+    found = Rules.of(columns, features, None if settings is None else settings.waiting, pace, hours, start)
+    return replace(found, machines={name: one.minutes for name, one in machines.items()})
 
 
 def _given_losses(line: Answer, makers: tuple[str, ...]) -> list[float]:

@@ -7,7 +7,7 @@ each case as long as it usually takes them, in the order of the index; so the qu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,8 @@ class Rules:
     """How long the day is; None: there is no clock."""
     start: str | None = None
     """When it begins, where due times are dates."""
+    machines: Mapping[str, float] = field(default_factory=dict)
+    """Minutes of a case by machine; 0: it answers at once."""
 
     @classmethod
     def of(
@@ -82,7 +84,8 @@ class Day:
 
     def __init__(self, makers: Sequence[str], rules: Rules) -> None:
         self.makers, self.rules = tuple(makers), rules
-        self._instant = [place for place, name in enumerate(makers) if name == MACHINE]
+        at_once = {MACHINE, *(name for name, minutes in rules.machines.items() if not minutes)}
+        self._instant = [place for place, name in enumerate(makers) if name in at_once]
         self._queues: Queues | None = None
         self._log: list[Came] = []
         self._known: dict[str, Came] = {}
@@ -105,7 +108,7 @@ class Day:
         asked = rules.table.minutes
         if isinstance(asked, str) and asked not in frame:
             raise DataError(f"{asked}: missing; [waiting] minutes names it")
-        minutes = handling_minutes(asked, frame, 1, self.makers, rules.pace, "waiting")
+        minutes = handling_minutes(asked, frame, 1, self.makers, rules.pace, "waiting", rules.machines)
         return Came(case, now, harm, minutes[0] / 60.0, np.asarray(loss, np.float64))
 
     def bids(self, came: Came) -> Floats:
