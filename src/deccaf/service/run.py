@@ -19,6 +19,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from deccaf import tracing
 from deccaf.errors import ConfigError
 from deccaf.service.core import Service
 from deccaf.service.imports import reading
@@ -203,6 +204,7 @@ def find_provider(openid: str | None) -> Provider | None:
 def build(url: str, openid: str | None = None) -> FastAPI:
     """The application with its service, warm."""
     provider = find_provider(openid)
+    tracing.start()
     scratch.sweep()
     service = Service(url)
     service.models.refresh()
