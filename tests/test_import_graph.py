@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "deccaf"
 LEVELS = [
     {"errors", "progress"},
     {"optional", "plugins", "client"},
-    {"cluster"},
+    {"cluster", "tracing"},
     {"data"},
     {"models", "assign", "evaluate", "simulate"},
     {"planning"},
@@ -36,6 +36,7 @@ HOMES = {
     "alembic": {"service"},
     "authlib": {"service"},
     "mlflow": {"mlflow"},
+    "opentelemetry": {"tracing"},
 }
 
 
@@ -87,7 +88,7 @@ FLOORS = [
     {"monitor", "backup"},
     {"reports"},
     {"core"},
-    {"web.middleware", "web.common", "web.admission"},
+    {"web.middleware", "web.common", "web.admission", "web.traced"},
     {"web.questions"},
     {"web.api", "web.pages"},
     {"web.app"},

@@ -76,6 +76,7 @@ def test_heavy_packages_that_only_some_need_come_with_extras(metadata: Message) 
         "postgresql",
         "oidc",
         "mlflow",
+        "otel",
         "docs",
         "dask",
         "service",
@@ -141,7 +142,7 @@ def test_every_extra_that_the_code_names_exists() -> None:
     named = set(re.findall(r"\bextra\(\"(\w+)\"", source)) | set(
         re.findall(r"\[(\w+)\]' in deccaf's", source)
     )
-    assert named == {"report", "search", "dask", "service", "duckdb", "postgresql", "oidc", "mlflow"}
+    assert named == {"report", "search", "dask", "service", "duckdb", "postgresql", "oidc", "mlflow", "otel"}
     assert named < set(OPTIONAL)
 
 

@@ -62,6 +62,7 @@ from deccaf.planning.terms import Terms
 from deccaf.planning.waiting import Waits, read_waits
 from deccaf.planning.what_if import Scenario, WhatIf, WhatIfs, what_ifs
 from deccaf.progress import Step, silent
+from deccaf.tracing import traced
 
 if TYPE_CHECKING:
     from deccaf.planning.staffing import Staffing
@@ -460,6 +461,7 @@ class FittedTeam:
         machines = machines_of(read_makers(self.makers))
         return {name: pace for name, pace in self.pace_.items() if name not in machines}
 
+    @traced("score")
     def scored(
         self,
         X: Any,

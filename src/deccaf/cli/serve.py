@@ -68,7 +68,8 @@ def serve(
     """Run the service: cases in, people at work, nothing lost. The API is described in docs/service.md.
 
     Begin with `deccaf serve --init`, which prints the first lead's key once, then `deccaf serve`. It listens
-    on this machine only, unless told otherwise, and refuses to do that before anybody has a key.
+    on this machine only, unless told otherwise, and refuses to do that before anybody has a key. With
+    OTEL_EXPORTER_OTLP_ENDPOINT in the environment it sends traces there.
     """
     with extra("service", "deccaf serve"):
         from deccaf.service import run

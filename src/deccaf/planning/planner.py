@@ -28,6 +28,7 @@ from deccaf.planning.plan import Plan, Summary, public_table
 from deccaf.planning.random_sharing import ROWS, random_cost
 from deccaf.planning.scored import Scored
 from deccaf.planning.waiting import Waits, as_assignment
+from deccaf.tracing import traced
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -43,6 +44,7 @@ CELLS_A_LIMIT = 100_000_000
 """Losses in files for which the time limit is meant; more get more of it."""
 
 
+@traced("plan")
 def make_plan(
     scored: Scored,
     capacity: Capacity,

@@ -14,8 +14,8 @@ It is built in floors. A module imports from its own floor and from those below 
 7. `monitor`: the checks that raise alerts; `backup`: copies of the ledger, checked and brought back;
 8. `reports`: what people want to know of a shift, of everybody and of models;
 9. `core`: one process of the service, which owns the parts above and their caches;
-10. `web`: HTTP. `web.common`, `web.middleware` and `web.admission` serve both `web.api` (for programs) and
-   `web.pages` (for people), which do not import each other; `web.app` puts them together;
+10. `web`: HTTP. `web.common`, `web.middleware`, `web.admission` and `web.traced` serve both `web.api` (for
+   programs) and `web.pages` (for people), which do not import each other; `web.app` puts them together;
 11. `demo` and `run`: a simulated desk, and starting a service.
 
 Only the floors up to `reports` know the tables; `web` asks them for frozen rows and formats these.

@@ -20,6 +20,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from deccaf import tracing
 from deccaf.errors import ConfigError
 from deccaf.service.core import Service
 from deccaf.service.dispatching import Machine, read_machines
@@ -218,6 +219,7 @@ def find_provider(openid: str | None) -> Provider | None:
 def build(url: str, machines: Sequence[Machine] = (), openid: str | None = None) -> FastAPI:
     """The application with its service, warm."""
     provider = find_provider(openid)
+    tracing.start()
     scratch.sweep()
     service = Service(url, machines=machines)
     service.models.refresh()

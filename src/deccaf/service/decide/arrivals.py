@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
+from deccaf import tracing
 from deccaf.data.costs import MACHINE
 from deccaf.errors import DeccafError
 from deccaf.service.decide import registry
@@ -53,6 +54,8 @@ class Incoming:
     refusal: Exception | None = None
     """Why it cannot be taken in, unless the same request was answered before."""
     answer: Future[Answer] = field(default_factory=Future)
+    trace: Any = field(default_factory=tracing.under_way)
+    """What brought it, where traces are wanted."""
 
 
 @dataclass(frozen=True)
@@ -118,11 +121,12 @@ class Intake:
     def _route(self, group: list[Incoming], then: Callable[[], None] = lambda: None) -> None:
         """Score a group and have it written; everybody is answered from there."""
         try:
-            group, arrivals = self._scored_or_refused(group)
-            rivals = self._rivals(group)
-            written = self._writer.submit(
-                lambda connection: self._change(connection, group, arrivals, rivals)
-            )
+            with tracing.span("arrivals", [case.trace for case in group], cases=len(group)):
+                group, arrivals = self._scored_or_refused(group)
+                rivals = self._rivals(group)
+                written = self._writer.submit(
+                    lambda connection: self._change(connection, group, arrivals, rivals)
+                )
         except Exception as error:
             then()
             self._fail(group, error)

@@ -23,6 +23,7 @@ from deccaf.service.ledger import versions
 from deccaf.service.ledger.machines import seats
 from deccaf.service.store import database
 from deccaf.service.store.scratch import scratch_folder
+from deccaf.tracing import traced
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +58,7 @@ class Model:
         for name in paid:
             amounts_of(pd.DataFrame([{name: row.get(name) for name in paid if name in row}]), name)
 
+    @traced("score")
     def score_rows(self, rows: Sequence[Mapping[str, Any]], experts: Sequence[str]) -> Scored:
         """A few cases, quickly: the numbers of `FittedTeam.scored` without a table."""
         system = self.system

@@ -17,6 +17,7 @@ from deccaf.service.ledger.routing import Choice, choose
 from deccaf.service.ledger.waiting.bids import open_bids
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
+from deccaf.tracing import traced
 
 _ADD_DECISION = sa.insert(t.decisions)
 
@@ -61,6 +62,7 @@ class Placed:
         return "assigned" if self.decision is None else "decided"
 
 
+@traced("route")
 def route(
     connection: sa.Connection,
     at_desk: Desk,

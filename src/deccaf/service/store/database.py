@@ -22,6 +22,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from deccaf import tracing
 from deccaf.errors import ConfigError
 from deccaf.service.store import apsw_driver, unfinished
 
@@ -69,7 +70,7 @@ def connect(url: str, statement_seconds: float | None = STATEMENT_SECONDS) -> sa
             connect_args={"connect_timeout": 5, "prepare_threshold": 1},
         )
         sa.event.listen(engine, "connect", lambda made, _: _prepare_postgres(made, statement_seconds))
-        return engine
+        return _traced(engine)
     if parsed.get_backend_name() != "sqlite" or not parsed.database or parsed.database == ":memory:":
         raise ConfigError(f"database {url!r}: expected sqlite:///path or postgresql://...")
     _make_file(Path(parsed.database))
@@ -82,7 +83,33 @@ def connect(url: str, statement_seconds: float | None = STATEMENT_SECONDS) -> sa
         connect_args={"timeout": BUSY_SECONDS, "statement_seconds": statement_seconds},
     )
     sa.event.listen(engine, "connect", _prepare_sqlite)
+    return _traced(engine)
+
+
+def _traced(engine: sa.Engine) -> sa.Engine:
+    """The engine; while traces are on, every statement is a span of what is under way."""
+    if tracing.is_on():
+        sa.event.listen(engine, "before_cursor_execute", _query_begins)
+        sa.event.listen(engine, "after_cursor_execute", lambda *given: _query_ends(given[4]))
+        sa.event.listen(
+            engine, "handle_error", lambda error: _query_ends(error.execution_context, failed=True)
+        )
     return engine
+
+
+def _query_begins(
+    connection: sa.Connection, _cursor: Any, statement: str, _values: Any, context: Any, _many: bool
+) -> None:
+    context.deccaf_span = tracing.query_begins(statement, connection.dialect.name)
+
+
+def _query_ends(context: Any, failed: bool = False) -> None:
+    span = getattr(context, "deccaf_span", None)
+    if span is not None:
+        if failed:
+            tracing.failed(span)
+        context.deccaf_span = None
+        span.end()
 
 
 @contextmanager

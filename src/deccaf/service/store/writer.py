@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from deccaf import tracing
 from deccaf.service.errors import RefusedError
 from deccaf.service.store import database
 from deccaf.service.store.condition import Condition
@@ -56,6 +57,7 @@ class Writer:
 
     def submit(self, change: Change[Result]) -> Future[Result]:
         """Run a change soon; the future is done when it is on disk, or not in the database at all."""
+        change = tracing.carried(change)
         future: Future[Result] = Future()
         try:
             self._condition.refuse_changes()

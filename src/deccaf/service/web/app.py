@@ -14,7 +14,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
-from deccaf import __version__
+from deccaf import __version__, tracing
 from deccaf.errors import CapacityError, DeccafError, SolverError
 from deccaf.service.core import Service
 from deccaf.service.errors import RefusedError
@@ -41,6 +41,7 @@ from deccaf.service.web.middleware import RETRY_SECONDS, LimitsMiddleware, probl
 from deccaf.service.web.pages import routers
 from deccaf.service.web.pages.access import find_visitor
 from deccaf.service.web.pages.render import sorry, wants_page
+from deccaf.service.web.traced import TracedMiddleware
 
 if TYPE_CHECKING:
     from deccaf.service.openid.provider import Provider
@@ -84,6 +85,8 @@ def create_app(service: Service, openid: Provider | None = None) -> FastAPI:
 
     doorman = Doorman(service)
     app.add_middleware(LimitsMiddleware, limits=service.limits, admits=doorman.admits, observe=observe)
+    if tracing.is_on():
+        app.add_middleware(TracedMiddleware)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 
