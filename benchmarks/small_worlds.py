@@ -82,6 +82,8 @@ def learned(setting: Setting, ratio: float) -> Iterator[tuple[str, Scene, Crew, 
     paper = PaperClassifier(2, candidates=QUICK[:1], offsets=(0.0, 1.0))
     says = paper.fit(features, scene.label, weight, validation=scene.held).predict(features).argmax(axis=1)
     cost = float((weight * (says != scene.label))[scene.held].mean())
+    rejecting = float((weight * (scene.label == 0))[scene.held].mean())
+    print(f"month 5: the paper's classifier costs {cost / rejecting:.0%} of rejecting everything")
     around = replace(setting, classifier_cost={ratio: cost})
     threshold = replace(setting, team=TeamTable(seed=setting.team.seed, around="threshold"))
     for name, one in (("classifier", around), ("threshold", threshold)):
