@@ -27,7 +27,7 @@ OPTIONS = Options(("machine", "deccaf"), split="random", folds=2, draws=2)
 
 
 class Dying(ShrunkenRates):
-    """The first worker that fits it is killed while it does; whoever fits it later warns."""
+    """The first worker that fits it is killed while it does."""
 
     name = "dying"
 

@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.lapack import dpotri
 from scipy.sparse import csr_array
 from scipy.special import expit, logsumexp, softmax
 
@@ -246,10 +247,10 @@ def _one_by_one(rows: Rows, at: Coefficients, chance: Array, error: Array) -> _E
         curvature = information(rows.design[mine], chance[mine], rows.weight[mine])
         pull = (rows.design[mine].T @ error[mine]).T.ravel()
         own = np.tile(at.expert_precision[j], rows.contrasts)
-        inverse[j] = cho_solve(cho_factor(curvature + np.diag(own)), np.eye(rows.size))
-        cross[j] = inverse[j] @ curvature
+        inverse[j] = _inverse(curvature + np.diag(own))
+        cross[j] = np.eye(rows.size) - inverse[j] * own  # as in `_all_at_once`
         gradient[j] = pull - own * at.expert[j].T.ravel()
-        return curvature - curvature @ cross[j], pull, cross[j].T @ gradient[j]
+        return np.diag(own) - own[:, None] * inverse[j] * own, pull, cross[j].T @ gradient[j]
 
     block, pull, taken = np.zeros((rows.size, rows.size)), np.zeros(rows.size), np.zeros(rows.size)
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -260,6 +261,16 @@ def _one_by_one(rows: Rows, at: Coefficients, chance: Array, error: Array) -> _E
     return _Eliminated(inverse, cross, gradient, block, pull, taken)
 
 
+def _inverse(matrix: Array) -> Array:
+    """Of a symmetric positive definite matrix, at less than half of what solving for it costs."""
+    factor, lower = cho_factor(matrix, lower=True)
+    found, fault = dpotri(factor, lower=lower)
+    if fault:
+        raise np.linalg.LinAlgError(f"the inverse of a matrix of {len(matrix)} coefficients was not found")
+    below = np.tril(found, -1)
+    return np.asarray(below + below.T + np.diag(np.diag(found)))
+
+
 def information(design: Array, chance: Array, weight: Array) -> Array:
     """Fisher information of the coefficients, contrast by contrast: blocks X' diag(w p_k (d_kl - p_l)) X."""
     columns, contrasts = design.shape[1], chance.shape[1]
@@ -267,8 +278,10 @@ def information(design: Array, chance: Array, weight: Array) -> Array:
     for start in range(0, len(design), _CHUNK):
         part = slice(start, start + _CHUNK)
         for k in range(contrasts):
-            for m in range(k + 1):
-                factor = weight[part] * chance[part, k] * ((k == m) - chance[part, m])
+            roots = design[part] * np.sqrt(weight[part] * chance[part, k] * (1.0 - chance[part, k]))[:, None]
+            total[k, :, k, :] += roots.T @ roots  # of one matrix with itself: half the work of two
+            for m in range(k):
+                factor = -weight[part] * chance[part, k] * chance[part, m]
                 total[k, :, m, :] += (design[part].T * factor) @ design[part]
     for k in range(contrasts):
         for m in range(k):
