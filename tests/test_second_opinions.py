@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from deccaf.service.jobs.learning import read_lesson
 from deccaf.service.ledger.review import second
 from deccaf.service.store import database
 from deccaf.service.store import tables as t
+from deccaf.service.store.keys import Actor
 from pages_world import Person, new_key
 from service_world import World, bearer, world
 
@@ -57,6 +60,25 @@ def used(desk: World) -> dict[str, int]:
 
 def problem(answer: Any) -> str:
     return str(answer.json()["type"]).removeprefix("urn:deccaf:problem:")
+
+
+def test_a_second_opinion_that_is_wanted_while_the_first_decides_is_asked_for(desk: World) -> None:
+    """On PostgreSQL the decision waits for the lock on the case, and must look again when it has it."""
+    enter(desk)
+    engine = desk.service.engine
+    waiting = sa.text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+    with ThreadPoolExecutor(1) as pool:
+        with database.writing(engine) as connection:
+            assert second.want(connection, ["x"], Actor(1), time.time()) == 1
+            answer = pool.submit(decide, desk, "ann", 1)
+            if engine.dialect.name == "postgresql":  # SQLite has one writer: the decision has not begun
+                with engine.connect() as other:
+                    while not other.execute(waiting).scalar():
+                        assert not answer.done()
+                        other.rollback()
+        assert answer.result()["status"] == "assigned"
+    assert who_has(desk) == ("assigned", "bob")
+    desk.assert_sound()
 
 
 def test_two_who_agree_decide_and_each_is_charged(desk: World) -> None:

@@ -156,6 +156,8 @@ def test_a_roster_changes_at_noon(desk: World) -> None:
         "absent": True,
         "active": True,
         "price": 0.0,
+        "machine": False,
+        "held_up": False,
     }
     assert desk.machine.post("/v1/cases", json=desk.case("d", ann=0.0, cat=0.4)).json()["maker"] == "cat"
     assert put("zed", capacity=1).status_code == 404

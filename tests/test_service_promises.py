@@ -224,6 +224,8 @@ def test_whoever_is_out_of_use_gets_nothing_and_their_cases_go_to_others(desk: W
         "active": False,
         "price": 0,
         "answered": 0,
+        "machine": False,
+        "held_up": False,
     }
     assert "ann</a> (out of use)" in lead.get("/queue").text
     assert "out of use" in lead.get("/today/numbers").text

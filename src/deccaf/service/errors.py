@@ -18,6 +18,13 @@ class RefusedError(DeccafError):
         self.more = more
 
 
+class OvertakenError(RefusedError):
+    """What a change rests on was changed before it had its locks; it is run again, and nobody hears of it."""
+
+    def __init__(self) -> None:
+        super().__init__(503, "overtaken", "somebody else changed the same case; try again")
+
+
 def not_found(what: str, name: object) -> RefusedError:
     """404: there is no such thing."""
     return RefusedError(404, "not-found", f"there is no {what} {name!r}")

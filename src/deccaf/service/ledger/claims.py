@@ -190,6 +190,8 @@ def decide(
         sa.insert(t.decisions).values(case_id=case_id, maker=maker, decision=decision, seconds=seconds, at=at)
     )
     case_records.set_status(connection, [case_id], "decided")
+    if maker != MACHINE:
+        second.check_still(connection, case_id, course)
     trail.record(connection, "decided", at, actor, case_id, None, maker, **facts)
     second.agreed(connection, case_id, course, at)
     return letting.draw(connection, case_id, maker, decision, actor, at)

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from deccaf import tracing
-from deccaf.service.errors import RefusedError
+from deccaf.service.errors import OvertakenError, RefusedError
 from deccaf.service.store import database
 from deccaf.service.store.condition import Condition
 from deccaf.service.store.unfinished import StillEnteringError
@@ -100,6 +100,9 @@ class Writer:
                 if (
                     left < TRIES - 1
                 ):  # once more: the other one is visible now, and is met with a better answer
+                    raise
+            except OvertakenError:
+                if not left:
                     raise
             except sa.exc.DBAPIError as error:
                 if not (left and database.collided(error)):

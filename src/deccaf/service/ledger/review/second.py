@@ -25,7 +25,7 @@ import sqlalchemy as sa
 
 from deccaf.data.costs import MACHINE
 from deccaf.data.second import SecondTable
-from deccaf.service.errors import RefusedError, conflict, not_found
+from deccaf.service.errors import OvertakenError, RefusedError, conflict, not_found
 from deccaf.service.ledger import assignments, case_records, desk, placing, trail
 from deccaf.service.ledger.assignments import Live
 from deccaf.service.ledger.placing import ToPlace
@@ -178,6 +178,12 @@ def ask_others(
     if not asked:
         reason = "disagreement" if found.next == "lead" or found.earlier else "nobody else has room"
         trail.record(connection, "to the lead", at, _SYSTEM, live.case_id, reason=reason)
+
+
+def check_still(connection: sa.Connection, case_id: str, found: Course) -> None:
+    """Under the lock on a case that is decided: nobody has wanted another opinion since its course."""
+    if not found.why and row_of(connection, case_id) is not None:
+        raise OvertakenError
 
 
 def agreed(connection: sa.Connection, case_id: str, found: Course, at: float) -> None:
