@@ -1,5 +1,6 @@
 # make demo        the main job on embedded data, with a report to look at
 # make test        the tests
+# make test-all    with the long ones: every night, and before a release
 # make lint        ruff and mypy
 # make reference   write the generated pages, docs/commands.md and docs/api.md
 # make docs        build the documentation site into site, strictly
@@ -16,16 +17,21 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 BIN := .venv/bin
 # one more than there are cores: many tests wait for a browser, a database or a process of their own;
 # each computes in one thread, and the many processes that they start find compiled modules
+PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 
-.PHONY: demo test lint reference docs wheel release soak lock clean
+.PHONY: demo test test-all lint reference docs wheel release soak lock clean
 
 demo: .venv/ready
 	$(BIN)/deccaf demo --out deccaf-demo
 
 test: .venv/ready
 	sh tools/test-packages
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+	$(PYTEST) -m "not long"
+
+test-all: .venv/ready
+	sh tools/test-packages
+	$(PYTEST)
 
 lint: .venv/ready
 	$(BIN)/ruff check .

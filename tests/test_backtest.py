@@ -127,6 +127,7 @@ def test_the_report_has_every_section(gain: Backtest, tmp_path: Path) -> None:
     assert set(trust.index) == {"ann", "bob", "cyd", "dan", "all"}
 
 
+@pytest.mark.long
 def test_equal_experts_give_no_gain_or_the_report_cannot_tell() -> None:
     cases, log, _ = team(600, differ=False, per_case=2, seed=3)
     given = tables(cases, log)

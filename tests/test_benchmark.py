@@ -219,6 +219,7 @@ def test_costs_of_the_decisions_that_were_drawn(finished):
     assert (chosen["max_depth"].astype(float) >= 2).all()
 
 
+@pytest.mark.long
 def test_ratios_of_the_alert_models_own_threshold(tmp_path):
     """A searched alert model, and lambda from its threshold: a fifth of it, itself, and five times it."""
     world = SMALL.world.model_copy(update={"rows": 20_000, "alert_search": 2})
@@ -301,6 +302,7 @@ def test_the_report_needs_the_results_alone(finished, tmp_path):
         bench_report(tmp_path)
 
 
+@pytest.mark.long
 def test_on_a_cluster_that_loses_a_worker_the_results_are_the_same(alerts, tmp_path):
     distributed = pytest.importorskip("distributed")
     grid = {"seeds": [0, 1], "capacities": [0], "policies": ["deccaf-paper", "deccaf"]}
@@ -324,6 +326,7 @@ def test_on_a_cluster_that_loses_a_worker_the_results_are_the_same(alerts, tmp_p
     same(run_benchmark(small, tmp_path / "alone", source=source), found)
 
 
+@pytest.mark.long
 def test_the_alerts_that_end_early_move_the_protocol(alerts, tmp_path):
     said: list[str] = []
     found = run_benchmark(SMALL, tmp_path, source=Source(alerts=alerts), say=said.append)
@@ -334,6 +337,7 @@ def test_the_alerts_that_end_early_move_the_protocol(alerts, tmp_path):
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_decisions_of_real_people(alerts, tmp_path):
     """Four people of whom three are drawn; nobody's true chances are known, so no oracle and no expected cost."""
     cases = pd.read_parquet(alerts)
@@ -360,6 +364,7 @@ def test_decisions_of_real_people(alerts, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::deccaf.errors.DeccafWarning")
+@pytest.mark.long
 def test_the_files_of_a_published_set(alerts, tmp_path):
     """Wide decisions of five people, of whom the capacity names three, and batches, as FiFAR has them."""
     cases = pd.read_parquet(alerts)

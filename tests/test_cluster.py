@@ -94,6 +94,7 @@ def test_a_fit_whose_worker_dies_gives_the_model_of_one_machine(cluster: Any, tm
     assert there == here
 
 
+@pytest.mark.long
 def test_a_backtest_goes_on_where_it_was_on_workers_that_die(
     cluster: Any, files: Path, tmp_path: Path, run: Any
 ) -> None:

@@ -232,6 +232,7 @@ def test_a_folder_of_parts_is_whole_or_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small")
+@pytest.mark.long
 def test_on_a_cluster_that_loses_a_worker_the_plan_is_the_same(
     desk: tuple[DeCCaF, Path], tmp_path: Path
 ) -> None:

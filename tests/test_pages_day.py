@@ -458,6 +458,7 @@ def button(page: Page, name: Any) -> Locator:
     return page.get_by_role("button", name=name)
 
 
+@pytest.mark.long
 def test_a_day_with_the_keyboard_alone(browser: Browser, on_postgresql: Desk) -> None:
     desk = on_postgresql
     page = sign_in(browser, desk, desk.secret)

@@ -137,6 +137,7 @@ def test_a_part_of_an_installed_package_from_fit_to_assign(installed: Path, tmp_
     assert "needs the decision part 'team-rates', which is not installed here: install" in without.stderr
 
 
+@pytest.mark.long
 def test_a_part_and_a_policy_of_an_installed_package_in_the_benchmark(
     installed: Path, tmp_path: Path
 ) -> None:

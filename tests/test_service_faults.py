@@ -29,6 +29,7 @@ def served(database_url: str, tmp_path: Path) -> Iterator[tuple[list[Server], st
             server.kill()
 
 
+@pytest.mark.long
 def test_races_and_replays(served: tuple[list[Server], str, str]) -> None:
     servers, url, secret = served
     ports = [server.port for server in servers]
@@ -51,6 +52,7 @@ def test_nothing_that_was_answered_is_lost_to_a_kill(database_url: str, tmp_path
     assert found.counts["answers"] > 0
 
 
+@pytest.mark.long
 def test_a_database_that_restarts_breaks_nothing(postgres: Postgres, tmp_path: Path) -> None:
     url = postgres.new_database("restarted")
     found = faults.database_restarts(postgres, url, tmp_path / "log", count=2)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from deccaf.service.imports import reading
 from deccaf.service.ledger.check import check
 from service_fuzz import fuzz, listening
 from service_world import first_key, world
 
 
+@pytest.mark.long
 def test_generated_requests_find_no_fault(database_url: str) -> None:
     examples = 3 if "sqlite" in database_url else 2
     reading.warm_up()  # as `deccaf serve` does: the first file would wait for it, longer than the client

@@ -31,6 +31,7 @@ SETTINGS: dict[str, Any] = {
     "columns": {"group": ["branch"], "ignore": ["leak"]},
     "costs": {"false_positive": 0.3, "false_negative": "amount", "review_cost": {"e0": 0.01}},
 }
+PARTS = {"case_parts": ["logistic"], "decision_parts": ["rates", "pooled"]}  # the others take long to fit
 TOML = """
 [columns]
 group = ["branch"]
@@ -42,6 +43,8 @@ review_cost = {{ e0 = 0.01 }}
 [model]
 seed = 7
 budget = "{budget}"
+case_parts = ["logistic"]
+decision_parts = ["rates", "pooled"]
 """
 
 
@@ -54,7 +57,7 @@ def past(rows: int = 340) -> pd.DataFrame:
 @contextmanager
 def with_history(url: str, budget: str = "quick") -> Iterator[World]:
     """A service that has a history, and knows how to learn from it."""
-    settings = {**SETTINGS, "model": {"seed": 7, "budget": budget}}
+    settings = {**SETTINGS, "model": {"seed": 7, "budget": budget, **PARTS}}
     with world(url, housekeeping=False) as desk:
         assert desk.lead.put("/v1/settings", json=settings).status_code == 200
         checked = past_import.check_past(past())

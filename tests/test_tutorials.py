@@ -18,7 +18,9 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 SMALLER = {"--rows 1000000": "--rows 60000"}
 
 
-@pytest.mark.parametrize("name", ["tutorial.md", "tutorial-moderation.md"])
+@pytest.mark.parametrize(
+    "name", ["tutorial.md", pytest.param("tutorial-moderation.md", marks=pytest.mark.long)]
+)
 def test_a_tutorial_can_be_typed_along(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
