@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from deccaf.data.makers import Http
 from deccaf.errors import ConfigError
@@ -23,6 +24,7 @@ from deccaf.service.dispatching import Machine, read_machines
 from deccaf.service.ledger import claims
 from deccaf.service.ledger.machines import seats, sendings, standing
 from deccaf.service.posting import post
+from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
 from machine_server import RUDE, MachineServer
 from pages_world import Person, new_key
@@ -104,6 +106,38 @@ class Desk:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(standing, "PAUSE_SECONDS", 0.01)
+
+
+def test_a_machine_that_is_away_for_long_is_asked_seldom_and_goes_down_once(database_url: str) -> None:
+    llm = machine("http://127.0.0.1:9", cases_per_minute=60.0)
+    with world(database_url, {"ann": 9}, housekeeping=False, machines=[llm]) as found:
+        found.service.dispatcher.enter()
+        submit, rng = found.service.writer.submit, found.service.rng
+
+        def in_vain(at: float) -> None:
+            submit(lambda connection: standing.in_vain(connection, "llm", "away", 3, at, rng)).result()
+
+        def set_to(**values: Any) -> None:
+            submit(lambda connection: connection.execute(sa.update(t.machines).values(**values))).result()
+
+        def row() -> Any:
+            return found.service.read(lambda connection: connection.execute(sa.select(t.machines)).one())
+
+        def told(kind: str) -> int:
+            items = found.lead.get("/v1/reports/trail?person=llm").json()["items"]
+            return [one["kind"] for one in items].count(kind)
+
+        set_to(failures=5_000)  # a week and more
+        in_vain(100.0)
+        assert (row().failures, row().next_at) == (5_001, 100.0 + standing.LONGEST_PAUSE)
+        assert told("machine down") == 1
+        set_to(failures=0, down_since=None)
+        with ThreadPoolExecutor(8) as pool:  # as several processes do
+            list(pool.map(in_vain, [200.0] * 8))
+        assert (row().failures, told("machine down")) == (8, 2)
+        for _ in range(2):
+            submit(lambda connection: standing.answered(connection, "llm", 300.0)).result()
+        assert (row().failures, row().down_since, told("machine back")) == (0, None, 1)
 
 
 def test_answers_are_decisions_and_rudeness_goes_to_the_next_best(

@@ -132,10 +132,9 @@ def failed(
         reason = f"{name} {said}, {tries} times" if tries > 1 else f"{name} {said}"
         claims.hand_back(connection, sending.case_id, name, reason, SYSTEM, at, rng)
         return
-    wait = min(standing.PAUSE_SECONDS * 2.0 ** (tries - 1), standing.LONGEST_PAUSE)
     c = t.sendings.c
     again = sa.update(t.sendings).where(c.assignment_id == sending.assignment_id)
-    connection.execute(again.values(tries=tries, next_at=at + wait))
+    connection.execute(again.values(tries=tries, next_at=at + standing.pause(tries)))
 
 
 def any_late(connection: sa.Connection, name: str, since: float, at: float) -> bool:

@@ -81,12 +81,18 @@ def _seat(connection: sa.Connection, at: float) -> None:
 def answered(connection: sa.Connection, name: str, at: float) -> None:
     """A machine gave an answer that can be used: whatever went wrong before is over."""
     c = t.machines.c
-    before = connection.execute(sa.select(c.failures, c.down_since).where(c.maker == name)).one()
-    if before.failures == 0 and before.down_since is None:
-        return
+    failing = sa.and_(c.maker == name, sa.or_(c.failures > 0, c.down_since.is_not(None)))
+    before = connection.execute(sa.select(c.failures).where(failing)).scalar()
     fresh = {"failures": 0, "down_since": None, "next_at": None}
-    connection.execute(sa.update(t.machines).where(c.maker == name).values(**fresh))
-    trail.record(connection, "machine back", at, SYSTEM, None, None, name, failures=before.failures)
+    if before is None:
+        return
+    if connection.execute(sa.update(t.machines).where(failing).values(**fresh)).rowcount:
+        trail.record(connection, "machine back", at, SYSTEM, None, None, name, failures=before)
+
+
+def pause(times: int) -> float:
+    """Seconds to wait after so many times in vain: twice as long each time, up to a limit."""
+    return float(min(PAUSE_SECONDS * 2.0 ** min(times - 1, 30), LONGEST_PAUSE))
 
 
 def in_vain(
@@ -98,37 +104,39 @@ def in_vain(
     it is asked again (`try_again`).
     """
     c = t.machines.c
-    row = connection.execute(sa.select(c.failures, c.down_since).where(c.maker == name)).one()
-    failures = row.failures + 1
-    until = at + min(PAUSE_SECONDS * 2.0 ** (failures - 1), LONGEST_PAUSE)
-    down = failures >= most
-    values = {"failures": failures, "next_at": until, "down_since": at if down else row.down_since}
-    connection.execute(sa.update(t.machines).where(c.maker == name).values(**values))
+    mine = sa.update(t.machines).where(c.maker == name)
+    # counted by the database: other processes send to the same machine
+    row = connection.execute(mine.values(failures=c.failures + 1).returning(c.failures, c.down_since)).one()
+    down = row.failures >= most
+    since = at if down else row.down_since
+    connection.execute(mine.values(next_at=at + pause(row.failures), down_since=since))
     if down and row.down_since is None:
         unfinished.wait_for_plans(connection)
         moved = roster.release_everywhere(connection, name, f"{name} is down: {said}", SYSTEM, at, rng)
-        facts = {"reason": said, "failures": failures, "released": moved}
+        facts = {"reason": said, "failures": row.failures, "released": moved}
         trail.record(connection, "machine down", at, SYSTEM, None, None, name, **facts)
 
 
 def is_awake(connection: sa.Connection, name: str, at: float, due: bool) -> bool:
     """Whether there is something to do for a machine: cases to send, or the end of its time to be down."""
     c = t.machines.c
-    row = connection.execute(
-        sa.select(*c["configured", "down_since", "next_at"]).where(c.maker == name)
-    ).first()
-    if row is None or not row.configured or (row.next_at is not None and row.next_at > at):
-        return False
-    return due or row.down_since is not None
+    row = connection.execute(sa.select(c.down_since).where(_may_be_asked(name, at))).first()
+    return row is not None and (due or row.down_since is not None)
 
 
 def try_again(connection: sa.Connection, name: str, at: float) -> bool:
     """Whether cases may be sent to a machine now; one that was down gets new ones from here on."""
     c = t.machines.c
-    query = sa.select(*c["configured", "down_since", "next_at"]).where(c.maker == name)
+    query = sa.select(c.down_since).where(_may_be_asked(name, at))
     row = connection.execute(query.with_for_update(key_share=True)).one_or_none()
-    if row is None or not row.configured or (row.next_at is not None and row.next_at > at):
+    if row is None:
         return False
     if row.down_since is not None:
         connection.execute(sa.update(t.machines).where(c.maker == name).values(down_since=None))
     return True
+
+
+def _may_be_asked(name: str, at: float) -> sa.ColumnElement[bool]:
+    """That a machine is in the configuration, and not left alone just now."""
+    c = t.machines.c
+    return sa.and_(c.maker == name, c.configured, sa.or_(c.next_at.is_(None), c.next_at <= at))
