@@ -36,6 +36,12 @@ def decide(case: dict[str, Any]) -> dict[str, Any]:
     return {"decision": classes[-1] if score > 0.5 else classes[0], "score": score}
 
 
+class Server(ThreadingHTTPServer):
+    """With places for those that come at once."""
+
+    request_queue_size = 128
+
+
 def serve(port: int, secret: str) -> ThreadingHTTPServer:
     """A server on this machine; `serve_forever` runs it."""
     answers: dict[str, dict[str, Any]] = {}
@@ -59,8 +65,7 @@ def serve(port: int, secret: str) -> ThreadingHTTPServer:
         def log_message(self, *_: Any) -> None:
             pass
 
-    ThreadingHTTPServer.request_queue_size = 128  # places for those that come at once
-    return ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    return Server(("127.0.0.1", port), Handler)
 
 
 if __name__ == "__main__":

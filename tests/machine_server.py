@@ -32,7 +32,7 @@ RUDE = {
 """What the server can do wrong (`features.mode`), and what the trail says of it."""
 
 
-class _Server(ThreadingHTTPServer):
+class Server(ThreadingHTTPServer):
     request_queue_size = 128  # many come at once: the usual five places would reset some of them
 
 
@@ -69,7 +69,7 @@ class MachineServer:
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self.server = _Server(("127.0.0.1", port), Handler)
+        self.server = Server(("127.0.0.1", port), Handler)
         self.server.daemon_threads = True
         self.server.block_on_close = False
         self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02})

@@ -118,7 +118,7 @@ def desk(settings_file: Path, issuer: str, tmp_path_factory: pytest.TempPathFact
     secret = first_key(url)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DECCAF_TEST_SECRET", SECRET)
-        provider = Provider(read_settings(settings_file))
+        provider = Provider(read_settings(settings_file), settings_file.parent)
     service = Service(url, housekeeping=False)
     app = create_app(service, provider)
     with TestClient(app, base_url=DESK, follow_redirects=False, raise_server_exceptions=False) as client:
@@ -308,7 +308,7 @@ def test_a_provider_that_is_away_is_said_and_keys_still_work(
     was = app.state.openid  # type: ignore[attr-defined]
     try:
         for settings, status, says in ((away, 503, "does not answer"), (wrong, 403, "does not hold")):
-            app.state.openid = Provider(settings)  # type: ignore[attr-defined]
+            app.state.openid = Provider(settings, Path())  # type: ignore[attr-defined]
             answer = desk.client.get("/sign-in/openid")
             assert answer.status_code == status
             assert says in answer.text
@@ -363,12 +363,10 @@ def test_the_secret_comes_from_a_file_or_the_environment(
 ) -> None:
     settings = read_settings(settings_file)
     monkeypatch.setenv("DECCAF_TEST_SECRET", " ")
-    with pytest.raises(ConfigError, match="DECCAF_TEST_SECRET is empty"):
-        Provider(settings)
-    by_file = settings.model_copy(
-        update={"client_secret_variable": None, "client_secret_file": str(tmp_path / "secret")}
-    )
+    with pytest.raises(ConfigError, match="DECCAF_TEST_SECRET is not set"):
+        Provider(settings, tmp_path)
+    by_file = settings.model_copy(update={"client_secret_variable": None, "client_secret_file": "secret"})
     with pytest.raises(ConfigError, match="No such file"):
-        Provider(by_file)
+        Provider(by_file, tmp_path)
     (tmp_path / "secret").write_text("hush\n")
-    assert by_file.client_secret() == "hush"
+    assert by_file.client_secret(tmp_path) == "hush", "beside the file that names it"

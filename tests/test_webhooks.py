@@ -8,13 +8,14 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import machine_server
 from deccaf.client import Client
 from deccaf.service.ledger.webhooks import hooks
 from deccaf.service.ledger.webhooks.hooks import TOLD
@@ -57,7 +58,7 @@ class Receiver:
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = machine_server.Server(("127.0.0.1", 0), Handler)
         self.thread = threading.Thread(target=self.server.serve_forever)
         self.thread.start()
 
@@ -105,7 +106,8 @@ def test_programs_are_told_what_happens(desk: World, receiver: Receiver, tmp_pat
     assert made["events"] == list(TOLD)
     again = desk.lead.post("/v1/webhooks", json={"url": receiver.address})
     assert again.status_code == 409
-    for wrong in ("ftp://x/y", "file:///etc/passwd", "http://", "https://a b"):
+    odd = ("http://[::1", "https://[v1.]/a", "http://x:99999/", "http://x:0/", "http://x:ab/")
+    for wrong in ("ftp://x/y", "file:///etc/passwd", "http://", "https://a b", *odd):
         assert desk.lead.post("/v1/webhooks", json={"url": wrong}).status_code == 422
     desk.machine.post("/v1/cases", json=desk.case("a", ann=0.1, machine=0.5))
     desk.machine.post("/v1/cases", json=desk.case("m", ann=0.9, bob=0.9, machine=0.1))

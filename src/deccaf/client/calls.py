@@ -62,6 +62,14 @@ class ApiError(DeccafError):
         super().__init__(f"{status}: {problem.get('detail') or problem.get('title') or 'no words'}")
 
 
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
 class Client:
     """The service at an address, with a key.
 
@@ -72,8 +80,10 @@ class Client:
     def __init__(
         self, address: str, key: str | None = None, *, seconds: float = _SECONDS, attempts: int = 5
     ) -> None:
-        if urlsplit(address).scheme not in {"http", "https"}:
-            raise ConfigError(f"{address!r}: an address of the service begins with http:// or https://")
+        if not _is_address(address):
+            raise ConfigError(
+                f"{address!r}: an address of the service begins with http:// or https:// and a host"
+            )
         self.address, self._key = address.rstrip("/"), key
         self._seconds, self._attempts = seconds, max(attempts, 1)
 

@@ -21,10 +21,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from deccaf.data.addresses import web_address
 from deccaf.data.capacity import UNLIMITED, Capacity
 from deccaf.data.costs import MACHINE
 from deccaf.data.review import Price
@@ -63,12 +63,8 @@ class Http(BaseModel):
     @field_validator("address")
     @classmethod
     def _is_an_address(cls, given: str) -> str:
-        try:
-            parts = urlsplit(given)
-            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:
-            usable = False
-        if not usable or any(character.isspace() for character in given):
+        parts = web_address(given)
+        if parts is None:
             raise ValueError("an address begins with http:// or https:// and a host")
         if parts.username is not None or parts.password is not None:
             raise ValueError("no name or password in the address: requests are signed with the secret")

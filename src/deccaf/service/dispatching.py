@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -24,9 +23,9 @@ import numpy as np
 import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from deccaf.data.addresses import read_secret
 from deccaf.data.config import Config
 from deccaf.data.makers import Http, machines_of
-from deccaf.errors import ConfigError
 from deccaf.service.decide.registry import Registry
 from deccaf.service.errors import RefusedError
 from deccaf.service.ledger.machines import seats, sendings, standing
@@ -68,34 +67,14 @@ class Machine:
 
 def read_machines(path: str | Path) -> tuple[Machine, ...]:
     """The machines of a configuration file, with their secrets."""
-    found = []
+    found, folder = [], Path(path).parent
     for name, one in machines_of(Config.read(path).makers).items():
-        secret = "" if one.http is None else _secret(one.http, name, Path(path).parent)
+        secret = ""
+        if one.http is not None:
+            where, asked = f"[makers.{name}.http] secret", one.http
+            secret = read_secret(where, asked.secret_variable, asked.secret_file, folder, SHORTEST_SECRET)
         found.append(Machine(name, one.http, secret, one.cases_per_minute, one.cases_per_day))
     return tuple(found)
-
-
-def _secret(http: Http, name: str, folder: Path) -> str:
-    """The secret of a machine's address; nothing that is said names it."""
-    where = f"[makers.{name}.http]"
-    if http.secret_variable is not None:
-        found = os.environ.get(http.secret_variable)
-        if not found:
-            raise ConfigError(
-                f"{where} secret_variable: {http.secret_variable} is not set in the environment"
-            )
-    else:
-        file = folder / str(http.secret_file)
-        try:
-            found = file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "no text"
-            raise ConfigError(f"{where} secret_file: {file} cannot be read: {why}") from None
-    if len(found) < SHORTEST_SECRET:
-        raise ConfigError(
-            f"{where}: its secret has fewer than {SHORTEST_SECRET} characters; make a longer one"
-        )
-    return found
 
 
 class _Answer(BaseModel):

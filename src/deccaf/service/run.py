@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import ipaddress
 import os
 import sys
 import threading
@@ -21,6 +20,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from deccaf import tracing
+from deccaf.data.addresses import is_loopback
 from deccaf.errors import ConfigError
 from deccaf.service.core import Service
 from deccaf.service.dispatching import Machine, read_machines
@@ -213,7 +213,7 @@ def find_provider(openid: str | None) -> Provider | None:
     from deccaf.service.openid.provider import Provider
     from deccaf.service.openid.settings import read_settings
 
-    return Provider(read_settings(openid))
+    return Provider(read_settings(openid), Path(openid).parent)
 
 
 def build(url: str, machines: Sequence[Machine] = (), openid: str | None = None) -> FastAPI:
@@ -237,13 +237,3 @@ def from_environment() -> FastAPI:
     config = os.environ.get(CONFIG_VARIABLE)
     machines = () if config is None else read_machines(config)
     return build(os.environ[DATABASE_VARIABLE], machines, os.environ.get(OPENID_VARIABLE))
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -15,6 +15,7 @@ import secrets
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from deccaf.errors import DeccafError
@@ -97,9 +98,9 @@ class Attempt:
 class Provider:
     """One provider; asked for its addresses and keys when the first person signs in, and every hour."""
 
-    def __init__(self, settings: OpenIdSettings) -> None:
+    def __init__(self, settings: OpenIdSettings, folder: Path) -> None:
         self.settings = settings
-        self._secret = settings.client_secret()
+        self._secret = settings.client_secret(folder)
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, dict[str, Any]]] = {}
 

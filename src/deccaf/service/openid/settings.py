@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
-import os
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
+from deccaf.data.addresses import is_loopback, read_secret, web_address
 from deccaf.data.config import Table, read_toml
-from deccaf.errors import ConfigError
 
 BACK = "/sign-in/openid/back"
 """Where the provider sends people back to; registered there behind the address of the desk."""
@@ -79,20 +76,9 @@ class OpenIdSettings(Table):
         """Whether browsers reach the desk by https."""
         return self.address.startswith("https://")
 
-    def client_secret(self) -> str:
-        """The secret, from where the file says; it is never in the file itself."""
-        if self.client_secret_variable is not None:
-            found, where = os.environ.get(self.client_secret_variable, ""), f"${self.client_secret_variable}"
-        else:
-            assert self.client_secret_file is not None
-            where = self.client_secret_file
-            try:
-                found = Path(where).read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise ConfigError(f"client secret: {where}: {error}") from error
-        if not found.strip():
-            raise ConfigError(f"client secret: {where} is empty")
-        return found.strip()
+    def client_secret(self, folder: Path) -> str:
+        """The secret, from where the file in `folder` says; it is never in the file itself."""
+        return read_secret("client secret", self.client_secret_variable, self.client_secret_file, folder)
 
     def role_of(self, claims: dict[str, Any]) -> str | None:
         """What somebody may do; whoever is a lead and a reviewer is a lead. None: nothing."""
@@ -122,17 +108,10 @@ def read_settings(path: str | Path) -> OpenIdSettings:
 
 def is_safe(address: str) -> bool:
     """Whether nobody on the way can read or change what is sent there."""
-    parts = urlsplit(address)
-    if parts.query or parts.fragment or not parts.hostname:
+    parts = web_address(address)
+    if parts is None or parts.query or parts.fragment:
         return False
-    return parts.scheme == "https" or (parts.scheme == "http" and _is_here(parts.hostname))
-
-
-def _is_here(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return parts.scheme == "https" or is_loopback(str(parts.hostname))
 
 
 def _plain(found: Any) -> bool:

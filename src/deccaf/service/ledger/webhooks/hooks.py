@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 
+from deccaf.data.addresses import web_address
 from deccaf.service.errors import conflict, invalid, not_found
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
@@ -84,9 +85,11 @@ def list_hooks(connection: sa.Connection, *, ended: bool = True) -> list[Hook]:
 
 def add(connection: sa.Connection, url: str, kinds: tuple[str, ...], who: Actor, at: float) -> Hook:
     """Tell an address from now on."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise invalid("bad-address", f"{url[:200]!r}: an address begins with http:// or https:// and a host")
+    if web_address(url) is None:
+        raise invalid(
+            "bad-address",
+            f"{url[:200]!r}: an address begins with http:// or https:// and a host; a port is 1 to 65535",
+        )
     known = list_hooks(connection, ended=False)
     if any(hook.url == url for hook in known):
         raise conflict("known-address", "this address is told already; end it first to change that")
