@@ -373,6 +373,12 @@ def test_the_example_decides_by_itself_and_pages_call_it_a_machine(tmp_path: Pat
             assert ">llm (machine)</th>" in team
             assert '<option value="llm">' not in team
             assert found.lead.get("/v1/reports/shift").json()["makers"][-1]["machine"] is True
+            for k in range(20):
+                found.machine.post("/v1/cases", json=found.case(f"w{k}", llm=0.5, ann=0.2, machine=0.9))
+            week = lead.get("/next-week?wage=6&hours=2&minutes=6").text
+            assert "No hours of people pay" in week, "ann saves 0.3 a case beside llm, ten cases an hour"
+            assert ">ann<" in week
+            assert "llm" not in week, "machines have no hours"
             found.assert_sound()
         assert llm.http is not None
         assert post(llm.http.address, "{}", "another secret", {}, 20.0).status == 401

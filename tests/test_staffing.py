@@ -115,6 +115,23 @@ def test_lessons_are_the_best_of_all() -> None:
     assert found.training["saves"].tolist() == pytest.approx(sorted(saves, reverse=True)[:3])
 
 
+def test_machines_have_no_hours() -> None:
+    """A machine without limit decides what nobody's hours are spent on; one that is too slow is left out."""
+    rng = np.random.default_rng(5)
+    loss = np.column_stack([np.full(40, 3.0), rng.uniform(0, 4, (40, 4))])
+    names = ("machine", "ann", "bob", "llm", "slow")
+    scored = Scored(pd.RangeIndex(40), names, loss, loss, np.zeros(40, np.int64), (0, 1))
+    table = StaffingTable(wage=0.5, cases=40, days=1, minutes=20, hours=4)
+    found = staffed(scored, table, {}, machines={"llm": 40, "slow": 39})
+    best = np.minimum(loss[:, 0], loss[:, 3])
+    alone = replace(scored, makers=names[:3], loss=np.column_stack([best, loss[:, 1:3]]))
+    assert found.hours.columns.tolist() == found.people.index.tolist() == ["ann", "bob"]
+    assert found.cost == pytest.approx(staffed(alone, table, {}).cost)
+    assert found.machine == pytest.approx(best.sum())
+    assert any("slow" in note and "39" in note for note in found.notes)
+    assert not any("llm" in note for note in found.notes)
+
+
 def test_past_mondays_stand_for_the_next_one() -> None:
     days = pd.date_range("2026-03-02", "2026-03-29")  # four weeks from a Monday
     dates = pd.Series(np.repeat(days, [5 if day.weekday() < 5 else 0 for day in days]))
@@ -173,6 +190,19 @@ def test_the_command(world: Path) -> None:
     assert (roster["upper"] == roster["hours"] * 5).all()
     shown = CliRunner().invoke(app, ["staff", *files, "--budget", "0", "--lessons", "0"])
     assert "0.0 hours for 0.00 EUR" in shown.stdout
+
+
+def test_a_machine_among_those_who_were_learned_from(world: Path) -> None:
+    model, cases = DeCCaF.load(world / "m.deccaf"), pd.read_parquet(world / "cases.parquet")
+    asked = {"wage": 6.0, "hours": 4, "minutes": 12}
+    with_people = model.staff(cases, asked, dates=cases["time"])
+    model.makers = {"cyd": {"kind": "machine", "price": 0.01}}
+    found = model.staff(cases, asked, dates=cases["time"])
+    assert with_people.people.index.tolist() == ["ann", "bob", "cyd"]
+    assert found.people.index.tolist() == ["ann", "bob"]
+    assert found.machine < with_people.machine
+    with pytest.raises(ConfigError, match="'cyd' is a machine: it has a price"):
+        model.staff(cases, {**asked, "wage": {"ann": 6, "cyd": 1}}, dates=cases["time"])
 
 
 def test_what_is_missing_is_said(world: Path) -> None:

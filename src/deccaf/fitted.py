@@ -397,11 +397,14 @@ class FittedTeam:
             dates = X.time
         if kind is None and table.kind:
             kind = named_column(X, table.kind, "[staffing] kind")
-        scored = self.scored(X, table.people(self.experts_), step=step)
+        known = machines_of(read_makers(self.makers))
+        machines = {name: one.limit for name, one in known.items() if name in self.experts_}
+        scored = self.scored(X, [*table.people(self.experts_, machines), *machines], step=step)
         when = per_row(dates, len(scored.ids), "dates")
         of = per_row(kind, len(scored.ids), "kind")
         options: dict[str, Any] = {"lessons": lessons, "precision": precision, "seed": self.seed}
-        return staffed(scored, table, self.pace_, dates=when, kind=of, step=step, **options)
+        options["machines"] = machines
+        return staffed(scored, table, self.hourly(), dates=when, kind=of, step=step, **options)
 
     def waits(
         self,

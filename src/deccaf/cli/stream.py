@@ -196,7 +196,7 @@ def _rules(
     from deccaf.cli.stream_waiting import Rules
 
     columns = Columns() if model is None else model.columns_
-    features, pace = ([], {}) if model is None else (model.schema_.names, model.pace_)
+    features, pace = ([], {}) if model is None else (model.schema_.names, model.hourly())
     machines = {} if model is None else machines_of(read_makers(model.makers))
     found = Rules.of(columns, features, None if settings is None else settings.waiting, pace, hours, start)
     return replace(found, machines={name: one.minutes for name, one in machines.items()})

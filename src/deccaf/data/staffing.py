@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -73,15 +73,20 @@ class StaffingTable(BaseModel):
                 raise ValueError(f"expected a number of cases from 0 on for {name}")
         return value
 
-    def people(self, known: Sequence[str]) -> list[str]:
-        """Who can be had: those with a wage by name, else everybody who is `known`."""
+    def people(self, known: Sequence[str], machines: Collection[str] = ()) -> list[str]:
+        """Who can be had: those with a wage by name, else everybody who is `known` and no machine."""
         for key in ("wage", "hours", "week"):
             named = getattr(self, key)
             for name in named if isinstance(named, dict) else ():
                 if name not in known:
                     hint = did_you_mean(name, known)
                     raise ConfigError(f"[staffing] {key}: the model knows nobody called {name!r}{hint}")
-        return [name for name in known if not isinstance(self.wage, dict) or name in self.wage]
+                if name in machines:
+                    raise ConfigError(
+                        f"[staffing] {key}: {name!r} is a machine: it has a price for each case and no hours"
+                    )
+        wanted = self.wage if isinstance(self.wage, dict) else known
+        return [name for name in known if name in wanted and name not in machines]
 
     def each(self, key: str, people: Sequence[str], otherwise: float) -> list[float]:
         """A number for each of these people; `otherwise` for who is not named."""

@@ -133,6 +133,7 @@ def staffed(
     table: StaffingTable,
     pace: Mapping[str, float],
     *,
+    machines: Mapping[str, int] | None = None,
     dates: pd.Series | None = None,
     kind: pd.Series | None = None,
     lessons: int = 5,
@@ -142,13 +143,16 @@ def staffed(
 ) -> Staffing:
     """The best roster for days like those of `scored`, whose makers are the machine and who can be had.
 
-    `dates` says when each case came, `kind` what kind it is of; `pace` is cases an hour, by expert.
+    `dates` says when each case came, `kind` what kind it is of; `pace` is cases an hour, by expert. Of other
+    `machines` among the makers it is said how many cases a day they can take.
     """
+    past, times = past_days(table, len(scored.ids), dates)
+    scored = _machines_as_one(scored, machines or {}, max((each for _, _, each in past), default=0.0))
     people = [name for name in scored.makers if name != MACHINE]
     if not people:
         raise ConfigError("[staffing] wage: nobody can be had")
+    pace = {name: pace[name] for name in people if name in pace}
     minutes = handling_minutes(table.minutes, None, 1, people, pace, "staffing")[0]
-    past, times = past_days(table, len(scored.ids), dates)
     days = [_staffed_day(scored.loss, name, rows, expected) for name, rows, expected in past]
     hours = _hours(table, people, 60.0 / minutes, len(days), times)
     step("Looking for the best hours")
@@ -172,6 +176,26 @@ def staffed(
         unit="" if scored.terms is None else scored.terms.costs.unit,
         notes=(*_notes(scored, past, dates), *scored.notes),
     )
+
+
+def _machines_as_one(scored: Scored, machines: Mapping[str, int], most: float) -> Scored:
+    """Machines that can take every case of a day count as one that is the best of them; others are left out.
+
+    Machines have no hours to ask for: what nobody's hours are spent on, the best of them decides.
+    """
+    place = {name: column for column, name in enumerate(scored.makers)}
+    there = {name: limit for name, limit in machines.items() if name in place}
+    able = [place[MACHINE], *(place[name] for name, limit in there.items() if limit >= most)]
+    people = [name for name in scored.makers if name != MACHINE and name not in there]
+    loss = np.asarray(scored.loss, np.float64)
+    together = np.column_stack([loss[:, able].min(axis=1), loss[:, [place[name] for name in people]]])
+    notes = tuple(
+        f"left out: machine {name!r}, which can take {limit:,} cases a day where {most:,.0f} come; with it "
+        "errors cost less than is said here"
+        for name, limit in there.items()
+        if limit < most
+    )
+    return replace(scored, makers=(MACHINE, *people), loss=together, notes=(*scored.notes, *notes))
 
 
 def named_column(X: Any, name: str, asked: str) -> pd.Series:

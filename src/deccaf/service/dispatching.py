@@ -147,6 +147,7 @@ class Dispatcher:
             there = [one for one in seats.read_machines(connection) if one.configured]
         if entries or there:
             self._change(lambda connection: standing.enter(connection, entries, time.time(), self._rng))
+            self._models.refresh()  # it knows who is a machine
         self._entered = True
 
     def _run(self, machine: Machine, http: Http) -> None:

@@ -184,7 +184,7 @@ def planned_draft(
     may = allowed(scored, waiting.excluded)
     options: dict[str, Any] = {"constraints": constraints, "waits": waiting.waits}
     if model is not None:
-        options |= {"pace": model.system.pace_, "seed": model.system.seed}
+        options |= {"pace": model.system.hourly(), "seed": model.system.seed}
     made = _planned(scored, capacity, may, waiting, options, lot)
     plan, lottery = made.plan, made.lottery
     (solved,) = plan.assignments.values()

@@ -205,7 +205,7 @@ def _merged(
         summary=summary,
         model_id=model.id,
         labelled=np.array(waiting.labelled),
-        pace=model.system.pace_,
+        pace=model.system.hourly(),
         seed=model.system.seed,
         waits=waiting.waits,
         timed=timed,

@@ -10,6 +10,7 @@ import pandas as pd
 import sqlalchemy as sa
 from pydantic import ValidationError
 
+from deccaf.data.capacity import UNLIMITED
 from deccaf.data.costs import MACHINE
 from deccaf.data.staffing import StaffingTable
 from deccaf.errors import DataError
@@ -20,6 +21,7 @@ from deccaf.service.errors import invalid
 from deccaf.service.jobs.learning import read_config
 from deccaf.service.ledger import claims, people
 from deccaf.service.ledger.assignments import loss_matrix
+from deccaf.service.ledger.machines import seats
 from deccaf.service.store import tables as t
 
 MOST_CASES = 3_000
@@ -60,7 +62,10 @@ def next_week(connection: sa.Connection, table: StaffingTable, terms: Terms | No
         .limit(MOST_CASES)
     )
     rows = connection.execute(query).all()[::-1]
-    makers = (MACHINE, *table.people(people.active_experts(connection)))
+    limits = {one.name: one.capacity(24.0) for one in seats.usable(connection)}
+    machines = {name: UNLIMITED if limit is None else limit for name, limit in limits.items()}
+    active, ever = people.active_experts(connection), seats.machine_names(connection)
+    makers = (MACHINE, *table.people(active, ever), *machines)
     loss = loss_matrix(connection, rows, makers)
     usable = np.isfinite(loss[:, 0])
     loss = loss[usable]
@@ -88,4 +93,4 @@ def next_week(connection: sa.Connection, table: StaffingTable, terms: Terms | No
         terms=terms,
     )
     pace = {name: 3600.0 / each for name, each in claims.mean_seconds(connection, since).items() if each > 0}
-    return staffed(scored, table, pace, dates=dates, lessons=LESSONS, precision=PRECISION)
+    return staffed(scored, table, pace, machines=machines, dates=dates, lessons=LESSONS, precision=PRECISION)
