@@ -87,7 +87,8 @@ def kills(soak: Soak, kind: str) -> Found:
     found = faults.kills(soak.url(kind), soak.place() / "log", soak.count(200), jobs=True)
     c, slowest = found.counts, max(found.seconds)
     said = f"{c['kills']} kills, {c['acknowledged']:,} answered, {c['lost']} lost, {c['doubled']} doubled, "
-    said += f"{c['plans']} plans, {c['imports']} files, {c['jobs done']} jobs done, {c['jobs failed']} not"
+    said += f"{c['plans']} plans, {c['imports']} files, {c['jobs done']} jobs done, {c['jobs failed']} not, "
+    said += f"{c['events']:,} events told, {c['events told again']:,} of them again"
     return f"{said}, ready in {slowest:.1f} s at most", found.wrong
 
 

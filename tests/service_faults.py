@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +36,7 @@ from deccaf.service.store.settings import write_setting
 from service_databases import Postgres
 from service_processes import Client, Server
 from service_world import EXPERTS, first_key, history, model_file, shift_body
+from webhook_receiver import Receiver
 
 
 @dataclass
@@ -161,7 +162,7 @@ def kills(url: str, log: Path, count: int, clients: int = 4, seed: int = 0, jobs
     """SIGKILL the service at random moments of streaming, planning, importing and deciding, and of jobs.
 
     A trial runs, and every decision asks somebody for a second opinion. With `jobs` some files and plans are
-    so large that SQLite writes them in pieces.
+    so large that SQLite writes them in pieces, and a program is told of every case.
     """
     facts, rng, large = Facts(), random.Random(seed), IN_PIECES if jobs else 60
     secret = first_key(url)
@@ -171,6 +172,10 @@ def kills(url: str, log: Path, count: int, clients: int = 4, seed: int = 0, jobs
     server = Server(url, log)
     started = server.start(wait=180)
     set_up(Client(server.port, secret), {"ann": 100_000, "bob": 40, "cat": 10})
+    receiver = Receiver()
+    if jobs:
+        body = {"url": receiver.address, "events": ["case.assigned", "case.decided"]}
+        assert Client(server.port, secret).call("POST", "/v1/webhooks", body)[0] == 201
     streamers = Streamers([server.port], secret, clients, {201, 202})
     ended, planned, imported = threading.Event(), dict[str, int](), dict[int, int]()
     told: dict[str, tuple[str, int]] = {}
@@ -203,12 +208,42 @@ def kills(url: str, log: Path, count: int, clients: int = 4, seed: int = 0, jobs
     if jobs:
         _finish_jobs(server.port, secret, facts)
     compare(url, streamers.answered, facts)
+    if jobs:
+        _compare_told(url, streamers.answered, receiver, facts)
     server.kill_all()
+    receiver.close()
     facts.counts["left unfinished"] = _unfinished(url)
     _compare_plans(url, planned, facts)
     _compare_imports(url, imported, facts)
     _compare_answers(url, told, facts)
     return facts
+
+
+def _compare_told(url: str, answered: Collection[str], receiver: Receiver, facts: Facts) -> None:
+    """Every case that was acknowledged was told of, at least once, and what was decided after who decides."""
+    engine, deadline = database.connect(url), time.monotonic() + PATIENCE
+    waits = sa.select(sa.func.count()).where(t.deliveries.c.state == "waiting")
+    while True:
+        with database.reading(engine) as connection:
+            left = connection.execute(waits).scalar_one()
+        if not left or time.monotonic() > deadline:
+            break
+        time.sleep(0.2)
+    engine.dispose()
+    if left:
+        facts.wrong.append(f"{left} events were not told within {PATIENCE:.0f} s")
+    first: dict[str, dict[str, int]] = {"case.assigned": {}, "case.decided": {}}
+    for number, one in enumerate(receiver.got):
+        first[one["event"]].setdefault(one["case_id"], number)
+    untold = sorted(set(answered) - set(first["case.assigned"]))
+    facts.wrong += [f"nobody was told of {case}" for case in untold]
+    facts.wrong += [
+        f"{case} was told to be decided before it was told to be assigned"
+        for case, number in first["case.decided"].items()
+        if first["case.assigned"].get(case, -1) > number
+    ]
+    facts.counts["events"] += len({one["id"] for one in receiver.got})
+    facts.counts["events told again"] += len(receiver.got) - facts.counts["events"]
 
 
 def _unfinished(url: str) -> int:
