@@ -115,6 +115,13 @@ def test_applications_and_alerts_as_files(run, tmp_path: Path) -> None:
     assert {"case_id", "model_score", "month", "fraud_bool"} <= set(alerts)
     assert alerts["case_id"].is_unique
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.csv", "b.parquet"]
+    (tmp_path / "team.toml").write_text(
+        "[costs]\nfalse_positive = 1\nfalse_negative = 5\n[[group]]\nname = 'a'\nexperts = 1\n"
+    )
+    given = ("--cases", tmp_path / "b.parquet", "--config", tmp_path / "team.toml", "--out", tmp_path / "t")
+    code, _, err = run("simulate", "team", *given)
+    assert code == 3
+    assert "b.parquet: column 'label': missing; name the column of labels so" in err
 
 
 def test_an_output_that_cannot_be_written_leaves_nothing(run, tmp_path: Path) -> None:

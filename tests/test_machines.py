@@ -271,6 +271,16 @@ def test_machines_have_no_minutes_and_are_no_people(
     assert set(plan.frame["maker"]) | set(plan.frame["reviewer_2"]) == {"ann", "bob"}
 
 
+def test_what_if_counts_people_alone(
+    team: DeCCaF, world: tuple[pd.DataFrame, np.ndarray, pd.DataFrame]
+) -> None:
+    X = world[0].head(60).drop(columns="score_llm")  # not bought yet
+    found = team.what_ifs(X, {"ann": 5, "bob": 5}, [{"llm": "0"}])
+    makers = [found.now.frame["maker"], found.answers[0].then.frame["maker"]]
+    assert found.table["people"].tolist() == [int(each.isin(["ann", "bob", "twin"]).sum()) for each in makers]
+    assert (makers[0] == "llm").any()
+
+
 def test_a_copy_is_known_for_one(team: DeCCaF) -> None:
     found = team.learned_.correlation(["ann", "llm", "twin"])
     assert found[1, 2] > 0.97

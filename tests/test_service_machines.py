@@ -23,6 +23,7 @@ from deccaf.service import dispatching
 from deccaf.service.dispatching import Machine, read_machines
 from deccaf.service.ledger import claims
 from deccaf.service.ledger.machines import seats, sendings, standing
+from deccaf.service.ledger.waiting.open_work import usual_seconds
 from deccaf.service.posting import post
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
@@ -127,6 +128,7 @@ def test_a_machine_that_is_away_for_long_is_asked_seldom_and_goes_down_once(data
             items = found.lead.get("/v1/reports/trail?person=llm").json()["items"]
             return [one["kind"] for one in items].count(kind)
 
+        assert found.service.read(lambda connection: usual_seconds(connection, "llm")) == 1.0
         set_to(failures=5_000)  # a week and more
         in_vain(100.0)
         assert (row().failures, row().next_at) == (5_001, 100.0 + standing.LONGEST_PAUSE)

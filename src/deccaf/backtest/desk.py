@@ -26,6 +26,7 @@ from deccaf.cluster import each
 from deccaf.data.config import Config
 from deccaf.data.costs import MACHINE, Costs
 from deccaf.data.history import History
+from deccaf.data.makers import machines_of
 from deccaf.evaluate.hidden_truth import possible_truths
 from deccaf.policies import Beliefs, Decided
 
@@ -94,12 +95,15 @@ class Desk:
         return self.config.costs.build()
 
     def notes(self) -> list[str]:
-        """What the roster leaves out."""
+        """What the roster leaves out, and who is no person."""
         capacity, people = self.options.capacity, set(self.history.log.experts)
-        if capacity is None:
-            return []
-        on = {name for name in capacity.makers if name != MACHINE}
+        machines = sorted(people & set(machines_of(self.config.makers)))
         notes = []
+        if machines:
+            notes.append(f"machines that count among the people here: {', '.join(machines)}")
+        if capacity is None:
+            return notes
+        on = {name for name in capacity.makers if name != MACHINE}
         if on - people:
             notes.append(f"{len(on - people)} on the roster are not in the log and get nothing here")
         if people - on:

@@ -17,7 +17,7 @@ from deccaf.benchmark.store import Found, Store
 from deccaf.data.capacity import Capacity
 from deccaf.data.cases import Cases
 from deccaf.data.decisions import Decisions
-from deccaf.data.files import read_frame
+from deccaf.data.files import about, read_frame
 from deccaf.data.names import names_of
 from deccaf.errors import ConfigError, DataError
 from deccaf.simulate.alerts import AlertModel, AlertSets, Roc, build_alert_sets, tune_alert_model
@@ -153,8 +153,8 @@ def settings(
         months = months_within(profile.months, cases.time, say if not found else lambda _: None)
         decisions = None
         if source.decisions is not None:
-            table = read_frame(source.decisions)
-            decisions = Decisions.from_frame(table, cases=cases)
+            with about(source.decisions):
+                decisions = Decisions.from_frame(read_frame(source.decisions), cases=cases)
         team = profile.team
         if roster is not None:
             team = TeamTable.model_validate({**team.model_dump(), "size": len(roster.people), "pool": None})

@@ -340,7 +340,7 @@ def _show_what_ifs(asked: WhatIfs, as_json: bool) -> None:
         shown = asked.table.assign(saves=saved)
         names = {
             "cost": "expected cost",
-            "kept": "plan kept as it is",
+            "kept": "plan as it is, at these costs",
             "moved": "cases moved",
             "people": "cases to people",
         }

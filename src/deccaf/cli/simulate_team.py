@@ -10,7 +10,7 @@ import typer
 
 from deccaf.cli.common import JsonOption, SeedOption, say, show_table, steps, warnings_said
 from deccaf.data.cases import Cases
-from deccaf.data.files import check_output, read_frame, write_frame
+from deccaf.data.files import about, check_output, read_frame, write_frame
 
 if TYPE_CHECKING:
     from deccaf.benchmark.sections.team import TeamStudy
@@ -48,8 +48,9 @@ def team(
     costs = described.costs.build()
     with steps(_STEPS) as step, warnings_said():
         step("Reading cases")
-        frame = read_frame(cases, text=(described.columns.case, "batch"))
-        table = Cases.from_frame(frame, columns=described.columns, costs=costs, require=["label"])
+        with about(cases):
+            frame = read_frame(cases, text=(described.columns.case, "batch"))
+            table = Cases.from_frame(frame, columns=described.columns, costs=costs, require=["label"])
         step("Drawing the team")
         members = build_team(described, table, seed)
         step("Deciding")

@@ -26,7 +26,7 @@ from deccaf.data.names import (
 from deccaf.data.schema import LOG_COLUMNS, Columns, Schema, no_missing, require_columns
 from deccaf.data.times import parse_times
 from deccaf.data.values import Codes, class_codes, number_in
-from deccaf.errors import ConfigError, DataError, show
+from deccaf.errors import ConfigError, DataError, did_you_mean, show
 
 Part = Literal["case", "label", "time", "batch"]
 
@@ -150,15 +150,18 @@ class Cases:
         )
         if schema is None:
             columns.check([*frame.columns, frame.index.name], optional)
-        if "case" in require and columns.case not in frame:
-            raise DataError(
-                f"column {columns.case!r}: missing; name the column of ids so, or say [columns] case"
-            )
+        for part in require:
+            if roles[part] not in frame:
+                what = "ids" if part == "case" else f"{part}s"
+                hint = did_you_mean(roles[part], map(str, frame.columns))
+                raise DataError(
+                    f"column {roles[part]!r}: missing; name the column of {what} so, or say [columns] {part}"
+                    f"{hint}"
+                )
         frame = _indexed_by_case(frame, columns.case)
         amounts = _amounts(frame, costs)
         classes = costs.classes if costs else (0, 1)
-        needed = [roles[part] for part in require if part != "case"]
-        require_columns(frame, [*needed, *columns.group])
+        require_columns(frame, columns.group)
         if schema is None:
             reserved = {*roles.values(), *columns.waiting.values(), *columns.group, *amounts.columns}
             schema = Schema.infer(frame, columns, reserved)

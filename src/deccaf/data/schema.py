@@ -334,9 +334,9 @@ def require_columns(frame: pd.DataFrame, names: Collection[str]) -> None:
     """Every named column is there, or a `DataError` names the first that is not."""
     missing = [name for name in dict.fromkeys(names) if name not in frame.columns]
     if missing:
+        others = f" (and {len(missing) - 1} of {len(set(names))} others)" if missing[1:] else ""
         raise DataError(
-            f"column {missing[0]!r}: missing ({len(missing)} of {len(set(names))} needed columns are)"
-            + did_you_mean(missing[0], map(str, frame.columns))
+            f"column {missing[0]!r}: missing{others}" + did_you_mean(missing[0], map(str, frame.columns))
         )
 
 

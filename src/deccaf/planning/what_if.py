@@ -111,15 +111,18 @@ class WhatIfs:
 
     now: Plan
     answers: tuple[WhatIf, ...]
+    machines: frozenset[str] = frozenset()
+    """Who is a machine, beside deccaf's own."""
 
     @property
     def table(self) -> pd.DataFrame:
         """One row per scenario, the plan as it is first: `scenario`, `cost`, `kept` (what the plan as it is
-        would cost then), `saves`, `moved` and `people` (cases that people get)."""
+        costs at the costs of the scenario), `saves`, `moved` and `people` (cases that people get)."""
+        machines = {MACHINE, *self.machines}
         plans = [("as it is", self.now, self.now.summary.total, 0.0, 0)]
         plans += [(a.scenario.name, a.then, a.kept, a.saves, a.moved) for a in self.answers]
         rows = [
-            (name, plan.summary.total, kept, saves, moved, int((plan.frame["maker"] != MACHINE).sum()))
+            (name, plan.summary.total, kept, saves, moved, int((~plan.frame["maker"].isin(machines)).sum()))
             for name, plan, kept, saves, moved in plans
         ]
         return pd.DataFrame(rows, columns=["scenario", "cost", "kept", "saves", "moved", "people"])
@@ -158,7 +161,7 @@ def what_ifs(
         kept = _kept(mine, now) if scenario.costs else now.summary.total
         then = make_plan(mine.of((MACHINE, *_people(roster))), roster, start=now.prices, **options)
         answers.append(WhatIf(now, _noted(then, roster_notes(known, roster)), kept, scenario))
-    return WhatIfs(now, tuple(answers))
+    return WhatIfs(now, tuple(answers), frozenset(scored.machines))
 
 
 def what_if(scored: Scored, capacity: Capacity, changes: Mapping[str, str], **options: Any) -> WhatIf:

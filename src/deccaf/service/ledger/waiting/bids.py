@@ -24,13 +24,13 @@ class WaitingBids:
         people = [name for name in at_desk.makers if name != MACHINE]
         hours = {name: usual_seconds(connection, name) / 3600.0 for name in people}
         self._hours = np.array([hours.get(name, 0.0) for name in at_desk.makers])
-        instant = [place for place, name in enumerate(at_desk.makers) if name == MACHINE]
+        instant = np.flatnonzero(self._hours == 0.0).tolist()
         c = t.shifts.c
         shift = connection.execute(sa.select(c.starts_at, c.ends_at).where(c.id == at_desk.shift_id)).one()
         self._queues = Queues(len(at_desk.makers), self._hours, instant, (shift.ends_at - at) / 3600.0)
         self._queues.start = (shift.starts_at - at) / 3600.0
         work = read_open_work(connection, at)
-        mine = [place for place, row in enumerate(work.rows) if row.maker in hours]
+        mine = [place for place, row in enumerate(work.rows) if hours.get(row.maker, 0.0) > 0.0]
         places = {name: place for place, name in enumerate(at_desk.makers)}
         maker = np.array([places[work.rows[place].maker] for place in mine], np.int64)
         names = [int(work.rows[place].id) for place in mine]

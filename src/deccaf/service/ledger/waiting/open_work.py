@@ -199,7 +199,11 @@ def read_outlook(connection: sa.Connection, at: float, most: int = 8) -> Outlook
 
 
 def usual_seconds(connection: sa.Connection, maker: str) -> float:
-    """How long a decision takes somebody: the mean of their latest."""
+    """How long a decision takes somebody: the mean of their latest; of a machine, what its limit says."""
+    m = t.machines.c
+    pace = connection.execute(sa.select(m.maker, m.cases_per_minute).where(m.maker == maker)).first()
+    if pace is not None:
+        return 0.0 if pace.cases_per_minute is None else 60.0 / pace.cases_per_minute
     d = t.decisions.c
     latest = sa.select(d.seconds).where(d.maker == maker).order_by(d.at.desc()).limit(LATEST)
     found = [float(value) for value in connection.execute(latest).scalars() if value]
