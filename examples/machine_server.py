@@ -14,9 +14,11 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+Ask = Callable[[dict[str, Any]], dict[str, Any]]
 OLDEST_SECONDS = 300
 
 
@@ -42,8 +44,8 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 128
 
 
-def serve(port: int, secret: str) -> ThreadingHTTPServer:
-    """A server on this machine; `serve_forever` runs it."""
+def serve(port: int, secret: str, ask: Ask = decide) -> ThreadingHTTPServer:
+    """A server on this machine that asks a model; `serve_forever` runs it."""
     answers: dict[str, dict[str, Any]] = {}
 
     class Handler(BaseHTTPRequestHandler):
@@ -54,7 +56,7 @@ def serve(port: int, secret: str) -> ThreadingHTTPServer:
                 return
             case = json.loads(body)
             if case["id"] not in answers:
-                answers[case["id"]] = decide(case)
+                answers[case["id"]] = ask(case)
             content = json.dumps(answers[case["id"]]).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import re
 import runpy
 import shlex
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 
 from deccaf.cli import app
+from deccaf.service.core import Service
+from deccaf.service.dispatching import read_machines
+from deccaf.service.web.app import create_app
+from service_databases import free_port
+from service_fuzz import listening
+from service_world import first_key
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
@@ -24,11 +34,17 @@ SMALLER = {"--rows 1000000": "--rows 60000"}
 def test_a_tutorial_can_be_typed_along(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """TOML blocks are files named in their first line, shell blocks commands, Python blocks one session."""
     monkeypatch.chdir(tmp_path)
-    session: dict[str, object] = {}
+    assert type_along((ROOT / "docs" / name).read_text(), name, {}) >= 3
+    assert capsys.readouterr().out
+    if name == "tutorial.md":
+        assert {"model.deccaf", "plan.parquet", "report"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def type_along(document: str, name: str, session: dict[str, Any]) -> int:
+    """TOML blocks are files named in their first line, shell blocks commands, Python blocks one session."""
     ran = 0
-    for kind, text in BLOCK.findall((ROOT / "docs" / name).read_text()):
+    for kind, text in BLOCK.findall(document):
         if kind == "toml":
             Path(text.split("\n", 1)[0].removeprefix("# ")).write_text(text)
         elif kind == "sh":
@@ -42,10 +58,49 @@ def test_a_tutorial_can_be_typed_along(
         elif kind == "python":
             exec(compile(text, name, "exec"), session)
             ran += 1
-    assert ran >= 3
-    assert capsys.readouterr().out
-    if name == "tutorial.md":
-        assert {"model.deccaf", "plan.parquet", "report"} <= {path.name for path in tmp_path.iterdir()}
+    return ran
+
+
+@pytest.mark.long
+def test_machines_from_nothing_to_the_desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tutorial with its language model behind a real address, and its service on a real port."""
+    name, session = "tutorial-machines.md", dict[str, Any]()
+    before, at_the_desk = (ROOT / "docs" / name).read_text().split("## At the desk")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    monkeypatch.delitem(sys.modules, "machine_server", raising=False)  # the tests have one of this name
+    monkeypatch.setenv("LLM_SECRET", "s" * 32)
+    assert type_along(before, name, session) >= 8
+    without, advised = (
+        session["cost_of"](pd.read_csv(plan, dtype={"case_id": str}), asked)
+        for plan, asked in (("plan.csv", None), ("final.csv", session["answers"]))
+    )
+    assert advised < without
+    port = free_port()
+    url = f"sqlite:///{tmp_path}/deccaf.db"
+    monkeypatch.setenv("DECCAF_KEY", first_key(url))
+    config = tmp_path / "deccaf.toml"
+    config.write_text(config.read_text().replace(":9000/", f":{port}/"))
+    with (
+        contextlib.closing(Service(url, machines=read_machines(config))) as service,
+        listening(create_app(service)) as base,
+    ):
+        typed = at_the_desk.replace("http://localhost:8080", base).replace("9000", str(port))
+        assert type_along(typed, name, session) == 2
+        desk, deadline = session["desk"], time.monotonic() + 120
+        while True:
+            shift = {seat.maker: seat for seat in desk.get_current_shift().roster}
+            cases = [desk.get_case(case) for case in session["today"]["case_id"]]
+            machines = [one for one in cases if one.assignment.maker in ("llm", "classifier")]
+            if all(one.decision is not None for one in machines) or time.monotonic() > deadline:
+                break
+            time.sleep(0.2)
+    session["machine"].shutdown()
+    session["machine"].server_close()
+    assert sum(one.assignment.maker == "llm" for one in machines) > 5
+    for one in machines:
+        assert one.decision.decision == session["says"].loc[one.case_id, one.assignment.maker]
+    assert shift["analyst_1"].used + shift["analyst_2"].used == 24
 
 
 @pytest.mark.parametrize(
