@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -112,9 +113,16 @@ def settings_file(issuer: str, tmp_path_factory: pytest.TempPathFactory) -> Path
     return path
 
 
-@pytest.fixture(scope="module")
-def desk(settings_file: Path, issuer: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def desk(
+    request: pytest.FixtureRequest,
+    settings_file: Path,
+    issuer: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Desk]:
     url = f"sqlite:///{tmp_path_factory.mktemp('desk') / 'desk.db'}"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgres").new_database(f"openid{uuid.uuid4().hex[:12]}")
     secret = first_key(url)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DECCAF_TEST_SECRET", SECRET)
