@@ -74,6 +74,7 @@ def test_pages_allow_no_inline_script_and_no_frame(lead: Person) -> None:
 
 def test_wrong_keys_programs_and_ended_sessions_do_not_get_in(desk: World, lead: Person) -> None:
     assert desk.nobody.post("/sign-in", data={"key": "deccaf_wrong"}).status_code == 401
+    assert 'action="/sign-in"' in desk.nobody.get("/sign-in").text  # where somebody has kept the address
     assert desk.nobody.post("/sign-in", data={"key": new_key(desk, "machine")}).status_code == 403
     assert lead.get("/").status_code == 200
     token = lead.client.cookies[COOKIE]

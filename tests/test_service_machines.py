@@ -381,6 +381,9 @@ def test_the_example_decides_by_itself_and_pages_call_it_a_machine(tmp_path: Pat
             assert "No hours of people pay" in week, "ann saves 0.3 a case beside llm, ten cases an hour"
             assert ">ann<" in week
             assert "llm" not in week, "machines have no hours"
+            people = lead.get("/people").text
+            assert "3 people and 1 machine at work" in people
+            assert "llm</a> (machine)" in people
             found.assert_sound()
         assert llm.http is not None
         assert post(llm.http.address, "{}", "another secret", {}, 20.0).status == 401

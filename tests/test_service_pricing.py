@@ -14,6 +14,7 @@ from deccaf.service.ledger.case_records import Arrival
 from deccaf.service.store import database
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
+from pages_world import Person, new_key
 from service_world import World, world
 
 PAST = 40
@@ -66,3 +67,20 @@ def test_past_shifts_say_when_cases_come(tmp_path: Path) -> None:
         assert 35 < outlook.forecast.remaining(outlook.today.seen, outlook.today.now) < 45
         assert (pricing.bid_prices(outlook) >= 0).all()
         assert pricing.renew(found.service.engine, found.service.writer, found.shift)
+
+
+def test_the_time_of_people_who_are_full_is_worth_something(tmp_path: Path) -> None:
+    """A day that goes on with people who can take no more: nobody is said to have time to spare."""
+    with world(f"sqlite:///{tmp_path}/deccaf.db", {"ann": 6, "bob": 6}, housekeeping=False) as found:
+        for k in range(40):
+            found.machine.post("/v1/cases", json=found.case(f"c{k}", machine=1.0, ann=0.2, bob=0.4))
+        assert [found.roster()[name]["used"] for name in ("ann", "bob")] == [6, 6]
+        assert pricing.renew(found.service.engine, found.service.writer, found.shift)
+        prices = {name: seat["price"] for name, seat in found.roster().items()}
+        assert prices["ann"] > 0.5
+        assert prices["bob"] > 0.3
+        assert prices["machine"] == 0.0
+        page = Person(found, new_key(found, "lead")).get("/").text
+        assert "time to spare" not in page
+        placed = found.machine.post("/v1/cases", json=found.case("next", machine=1.0, ann=0.2, bob=0.4))
+        assert placed.json()["maker"] == "machine", "prices move nothing where nobody has room"

@@ -6,6 +6,7 @@ come again. `assign.staffing` finds the roster that is best for all of them toge
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -279,6 +280,12 @@ def _curve(week: Week, hours: Hours, best: Roster, times: int, precision: float)
         (budget, roster.hours.sum(), roster.wages, roster.errors.sum(), roster.cost, roster.gap)
         for budget, roster in points
     ]
+    kept = [  # a little more money may buy nothing
+        row
+        for row, after in itertools.pairwise(rows[:-1])
+        if not np.allclose([row[1], row[4]], [after[1], after[4]])
+    ]
+    rows = [*kept, *rows[-2:]]
     return pd.DataFrame(rows, columns=["budget", "hours", "wages", "errors", "cost", "gap"]) * times
 
 

@@ -154,9 +154,9 @@ def losses_of(
 
 
 def bid_prices(outlook: Outlook) -> Floats:
-    """What a unit of each maker's time is worth for the rest of the shift; 0 where none is left."""
+    """What one more unit of each maker's time would be worth for the rest of the shift, also of the full."""
     room = np.minimum(outlook.at_desk.room, NO_LIMIT).astype(np.int64)
-    prices = mean_prices(
+    return mean_prices(
         outlook.forecast,
         outlook.today,
         room,
@@ -165,4 +165,3 @@ def bid_prices(outlook: Outlook) -> Floats:
         np.zeros(len(room)),
         [0, outlook.today.seen],
     )
-    return np.where(room > 0, prices, 0.0)

@@ -54,6 +54,12 @@ async def sign_in(request: Request, here: Here) -> Response:
     return await let_in(here, actor, answer, encrypted=request.url.scheme == "https")
 
 
+@router.get(SIGN_IN)
+def signed_in_already(visitor: AnyoneHere) -> Response:
+    """A bookmark of this address: whoever is not signed in is asked to, and others see their first page."""
+    return go(home_of(visitor.actor, ""))
+
+
 def home_of(actor: Actor, wanted: str) -> str:
     """Where somebody goes who has just signed in: to the page that they asked for, or to their own."""
     return wanted if wanted not in ("", "/") else "/" if actor.role == "lead" else "/queue"

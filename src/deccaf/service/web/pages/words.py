@@ -96,7 +96,10 @@ def next_hour(load: MakerLoad, worth: float) -> str:
         return "out of use"
     if load.absent:
         return "away today"
-    return amount(worth) if worth else "nothing: time to spare"
+    if worth:
+        return amount(worth)
+    is_full = load.capacity is not None and load.used >= load.capacity
+    return "nothing that can be foreseen" if is_full else "nothing: time to spare"
 
 
 def load_finding(loads: Sequence[MakerLoad]) -> str:

@@ -13,6 +13,7 @@ from starlette.datastructures import FormData
 from deccaf.service.core import Service
 from deccaf.service.errors import conflict, invalid
 from deccaf.service.ledger import people, roster, trail
+from deccaf.service.ledger.machines import seats
 from deccaf.service.monitor.health import DAY
 from deccaf.service.reports.person_report import report_person
 from deccaf.service.store import keys
@@ -124,9 +125,10 @@ def person(here: Here, visitor: LeadHere, name: Named) -> Response:
 
 def _page(here: Service, visitor: Visitor, **more: Any) -> Response:
     """The page of all people, with a new key's secret where one was just made."""
-    team, teams, known = here.read(
+    team, machines, teams, known = here.read(
         lambda c: (
             people.list_experts(c),
+            seats.machine_names(c),
             people.list_teams(c, Cut(1_000)).items,
             keys.list_keys(c, Cut(MOST_KEYS)).items,
         )
@@ -140,6 +142,7 @@ def _page(here: Service, visitor: Visitor, **more: Any) -> Response:
         "people.html",
         visitor,
         team=team,
+        machines=machines,
         teams=teams,
         keys=known,
         held=held,
