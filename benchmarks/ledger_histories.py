@@ -32,13 +32,15 @@ def check_histories(
     urls: Iterator[str], folder: Path, count: int, steps: int = 12, without: Sequence[str] = ()
 ) -> tuple[int, list[str]]:
     """Run histories on one database after the other; how many requests were sent, and the findings."""
-    requests, findings = 0, []
+    requests, findings, whole = 0, list[str](), count
     while count > 0:
         with bench(next(urls), folder, stop_at_findings=False, without=without) as here:
             run_histories(here, min(count, ON_ONE_DATABASE), steps)
             count -= min(count, ON_ONE_DATABASE)
             requests += sum(here.requests.values())
             findings += here.findings
+        so_far = f"{whole - count:,} of {whole:,} histories, {len(findings)} findings"
+        print(so_far, file=sys.stderr, flush=True)
     return requests, findings
 
 
