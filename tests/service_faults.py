@@ -319,7 +319,7 @@ def _compare_answers(url: str, told: dict[str, tuple[str, int]], facts: Facts) -
         arms = connection.execute(sa.select(*c["case_id", "stratum", "block", "candidate"])).all()
     engine.dispose()
     facts.counts["answers"] += len(told)
-    count = Counter(answers)
+    count, in_an_arm = Counter(answers), {row.case_id for row in arms}
     for name, (maker, said) in told.items():
         if count[name, maker, said] != 1:
             facts.wrong.append(
@@ -327,7 +327,7 @@ def _compare_answers(url: str, told: dict[str, tuple[str, int]], facts: Facts) -
             )
         if name not in asked:
             facts.wrong.append(f"nobody was asked for a second opinion on {name}")
-        if name not in {row.case_id for row in arms}:
+        if name not in in_an_arm:
             facts.wrong.append(f"{name} is in no arm")
     for row in arms:
         blocks.setdefault((row.stratum, row.block), []).append(bool(row.candidate))
