@@ -20,7 +20,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from deccaf.client import Client as ApiClient
 from deccaf.data.second import SecondTable
+from deccaf.errors import DeccafError
 from deccaf.evaluate.trial import Rules
 from deccaf.service.imports import past_import, past_records
 from deccaf.service.jobs.kinds import ask
@@ -283,25 +285,20 @@ def begin_trial(url: str, folder: Path) -> None:
 def _decide_for_ever(
     port: int, secret: str, ended: threading.Event, told: dict[str, tuple[str, int]], facts: Facts
 ) -> None:
-    """Cases that the models score arrive and are decided; whoever answers first is told so."""
-    client, number = Client(port, secret), 0
+    """Cases that the models score arrive and are decided, by the client that programs of others use."""
+    desk, number = ApiClient(f"http://127.0.0.1:{port}", secret, attempts=1_000), 0
     while not ended.is_set():
         number += 1
-        name, deadline = f"f{number}", time.monotonic() + PATIENCE
-        body: dict[str, Any] = {"case_id": name, "features": {"amount": number % 7 - 3.0, "channel": "web"}}
-        status, found = client.until_answered("POST", "/v1/cases", body, f"case-{name}", deadline)
-        if status != 201:
-            facts.wrong.append(f"case {name}: {status} {found}")
-            continue
-        if found["status"] == "decided":  # by the machine
-            continue
-        body = {"expert": found["maker"], "decision": number % 2}
-        path, maker = f"/v1/cases/{name}/decision", found["maker"]
-        status, found = client.until_answered("POST", path, body, f"decide-{name}", deadline)
-        if status == 200:
-            told[name] = (maker, number % 2)
+        name, said = f"f{number}", number % 2
+        try:
+            placed = desk.add_case(name, {"amount": number % 7 - 3.0, "channel": "web"})
+            if placed.status == "decided":  # by the machine
+                continue
+            desk.decide_case(name, said, expert=placed.maker)
+        except DeccafError as error:
+            facts.wrong.append(f"case {name}: {error}")
         else:
-            facts.wrong.append(f"decision on {name}: {status} {found}")
+            told[name] = (str(placed.maker), said)
 
 
 def _compare_answers(url: str, told: dict[str, tuple[str, int]], facts: Facts) -> None:

@@ -228,6 +228,7 @@ def test_a_change_is_sent_again_with_the_same_key_where_the_service_is_busy() ->
             status = 503 if len(seen) == 2 else 201
             content = b'{"accepted": 1}' if status == 201 else b"{}"
             self.send_response(status)
+            self.send_header("Retry-After", "Mon, 16 Nov 2026 16:00:00 GMT")  # as proxies write it
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)

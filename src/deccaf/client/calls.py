@@ -314,14 +314,20 @@ class Client:
             except urllib.error.HTTPError as error:
                 if last or error.code not in _TRY_AGAIN:
                     raise ApiError(error.code, _problem(error)) from error
-                wait = float(error.headers.get("Retry-After") or 0)
+                wait = _seconds(error.headers.get("Retry-After"))
             except (OSError, http.client.HTTPException) as error:  # nobody answers, or the answer was cut off
                 if last:
                     reason = getattr(error, "reason", error)
                     raise DeccafError(f"{self.address}: does not answer: {reason}") from error
                 wait = 0.0
-            time.sleep(min(max(wait, 0.1 * 2**attempt), _LONGEST_WAIT))
+            time.sleep(min(max(wait, 0.1 * 2 ** min(attempt, 10)), _LONGEST_WAIT))
         raise AssertionError("the last attempt gives or raises")
+
+
+def _seconds(retry_after: str | None) -> float:
+    """How long to wait; 0 where it does not say, or says it as a date."""
+    text = (retry_after or "").strip()
+    return float(text) if text.isdecimal() else 0.0
 
 
 def _problem(error: urllib.error.HTTPError) -> Mapping[str, Any]:
