@@ -85,4 +85,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    del __file__  # else every confined reader of an upload imports this script first, with all of its parts
     sys.exit(main())

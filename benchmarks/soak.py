@@ -273,4 +273,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    del __file__  # else every confined reader of an upload imports this script first, with all of its parts
     main()
