@@ -16,7 +16,12 @@ from deccaf import Costs
 from deccaf.data.capacity import UNLIMITED
 from deccaf.estimator import DeCCaF
 from deccaf.service.decide.two_arms import shared
+from deccaf.service.ledger import versions
+from deccaf.service.store import database
 from deccaf.service.store import tables as t
+from deccaf.service.store.keys import Actor
+from ledger_histories import model_bytes
+from ledger_histories import other_model as of_other_classes
 from pages_world import Person, new_key
 from service_world import World, history, model_file, world
 
@@ -264,3 +269,28 @@ def test_plans_in_a_trial_and_constraints_as_the_candidate(tmp_path: Path) -> No
 def test_there_is_no_such_trial(path: str, tmp_path: Path) -> None:
     with world(f"sqlite:///{tmp_path}/ledger.db", housekeeping=False) as here:
         assert here.lead.post(path).status_code == 404
+
+
+def test_a_candidate_stands_beside_the_model_in_force_at_that_moment(
+    database_url: str, tmp_path: Path
+) -> None:
+    """Somebody else has just put a model in force that decides something else: this process finds out now."""
+    with world(database_url, housekeeping=False) as here:
+        first = new_model(here, "first", model_file(tmp_path))
+        other = new_model(here, "other", model_bytes(of_other_classes(), tmp_path))
+        here.lead.post(f"/v1/models/{other}/activate")
+        here.service.models.version(other)
+        with database.writing(here.service.engine) as connection:
+            versions.put_in_force(connection, first, Actor(1), 1.0)
+        assert here.service.models.active.id == other, "not known here yet"
+        refused = here.lead.post("/v1/trials", json={"model": other, "share": 0.5, "bound": 1.0})
+        assert (refused.status_code, refused.json()["type"].split(":")[-1]) == (409, "other-classes")
+        here.service.models.refresh()
+        last = new_model(here, "last", model_file(tmp_path, 1))
+        assert (
+            here.lead.post("/v1/trials", json={"model": last, "share": 0.5, "bound": 1.0}).status_code == 201
+        )
+        assert here.service.trying.current is not None
+        here.lead.post(f"/v1/models/{other}/activate")
+        here.service.trying.refresh()
+        assert here.service.trying.current is None, "a candidate that decides something else stands apart"

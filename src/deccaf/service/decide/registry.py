@@ -125,6 +125,16 @@ class Registry:
                     del self._others[old]
         return found
 
+    def classes_of(self, connection: sa.Connection, model_id: int) -> tuple[Any, ...]:
+        """What a version decides between, in the middle of a change."""
+        with self._lock:
+            known = [self.active, *self._others.values()]
+        for model in known:
+            if model is not None and model.id == model_id:
+                return model.classes
+        name, content = versions.read_content(connection, model_id)
+        return Model(model_id, name, load(content)).classes
+
     def refresh(self) -> Model | None:
         """Read which model is in force and load it if it is another one; newcomers count at once."""
         with self._lock, database.reading(self._engine) as connection:

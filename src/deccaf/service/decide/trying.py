@@ -27,13 +27,12 @@ class Trying:
         self._engine, self._models = engine, models
         self.current: Running | None = None
 
-    def check(self, model_id: int | None) -> None:
+    def check(self, connection: sa.Connection, model_id: int, active_id: int | None) -> None:
         """A candidate decides what the model in force decides, or it cannot stand beside it."""
-        if model_id is None:
+        if active_id is None or active_id == model_id:
             return
-        active, candidate = self._models.active, self._models.version(model_id)
-        if active is not None and active.classes != candidate.classes:
-            theirs, ours = list(candidate.classes), list(active.classes)
+        theirs, ours = (list(self._models.classes_of(connection, each)) for each in (model_id, active_id))
+        if theirs != ours:
             raise conflict("other-classes", f"model {model_id} decides {theirs}, the one in force {ours}")
 
     def refresh(self) -> None:
@@ -44,5 +43,9 @@ class Trying:
         in_force = active is not None and trial is not None and active.id == trial.model_id
         if trial is None or (in_force and trial.constraints is None):
             self.current = None  # nothing runs, or somebody put the candidate in force
-        else:
-            self.current = Running(trial, self._models.version(trial.model_id))
+            return
+        candidate = self._models.version(trial.model_id)
+        apart = active is not None and active.classes != candidate.classes
+        self.current = (
+            None if apart else Running(trial, candidate)
+        )  # what decides something else stands apart

@@ -42,6 +42,10 @@ class Activation:
 _COLUMNS = t.models.c["id", "name", "source", "sha256", "size", "summary", "created_at"]
 
 
+TURN = ["the model in force"]
+"""What changes of it wait for."""
+
+
 def add_version(
     connection: sa.Connection,
     name: str,
@@ -82,7 +86,7 @@ def put_in_force(
     connection: sa.Connection, model_id: int, who: Actor, at: float, kind: str = "activate"
 ) -> None:
     """Make a version the one that scores cases."""
-    database.take_turns(connection, ["the model in force"])
+    database.take_turns(connection, TURN)
     if connection.execute(sa.select(t.models.c.id).where(t.models.c.id == model_id)).scalar() is None:
         raise not_found("model", model_id)
     connection.execute(
@@ -96,7 +100,7 @@ def roll_back(connection: sa.Connection, who: Actor, at: float) -> int:
 
     Going back twice goes back twice: activations that a roll-back undid are skipped.
     """
-    database.take_turns(connection, ["the model in force"])
+    database.take_turns(connection, TURN)
     stack: list[int] = []
     for activation in activations(connection):
         if activation.kind == "roll back":

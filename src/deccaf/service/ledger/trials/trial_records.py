@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -56,12 +57,14 @@ def start(
     who: Actor,
     at: float,
     constraints: ConstraintsTable | None = None,
+    check: Callable[[sa.Connection, int, int | None], None] = lambda *_: None,
 ) -> Trial:
     """Let a version, or constraints on plans, run as the shadow of today's practice; one at a time.
 
-    Without a version the candidate is the one in force, with the constraints.
+    Without a version the candidate is the one in force, with the constraints. `check` refuses a candidate
+    that cannot stand beside the version in force, which stays so until the trial is on record.
     """
-    database.take_turns(connection, _TURN)
+    database.take_turns(connection, [*_TURN, *versions.TURN])
     block_of(rules.share)
     running = running_trial(connection)
     if running is not None:
@@ -73,6 +76,7 @@ def start(
     versions.read_version(connection, model_id)
     if active == model_id and constraints is None:
         raise conflict("in-force", f"model {model_id} is in force: a candidate is another one")
+    check(connection, model_id, active)
     seed, asked = secrets.randbits(31), None if constraints is None else constraints.model_dump(mode="json")
     values = {"model_id": model_id, "key_id": who.key_id, "state": "shadow", "seed": seed, "at": at}
     values["constraints"] = None if asked is None else json.dumps(asked)

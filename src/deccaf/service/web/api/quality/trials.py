@@ -66,13 +66,16 @@ async def start(
     if wanted.model is None and wanted.constraints is None:
         raise invalid("no-candidate", "a trial needs a candidate: a model, constraints, or both")
 
+    def prepare() -> None:  # the candidate is loaded before the transaction
+        if wanted.model is not None:
+            here.models.version(wanted.model)
+
     def change(connection: sa.Connection, at: float, _: None) -> dict[str, Any]:
-        rules = Rules(**wanted.model_dump(exclude={"model", "constraints"}))
-        made = trial_records.start(connection, wanted.model, rules, who, at, wanted.constraints)
+        rules, check = Rules(**wanted.model_dump(exclude={"model", "constraints"})), here.trying.check
+        made = trial_records.start(connection, wanted.model, rules, who, at, wanted.constraints, check)
         return {"id": made.id, "state": made.state}
 
-    call = await call_of(request, who, key)
-    answer = await here.prepared_change(call, lambda: here.trying.check(wanted.model), change, 201)
+    answer = await here.prepared_change(await call_of(request, who, key), prepare, change, 201)
     await to_thread.run_sync(here.trying.refresh)
     return send(answer)
 

@@ -57,9 +57,12 @@ async def start(request: Request, here: Here, visitor: LeadHere) -> Response:
         raise invalid(
             "bad-trial", "a trial needs a version or constraints, a share and the most that a case costs"
         )
-    rules = Rules(share, bound)
-    await to_thread.run_sync(here.trying.check, model)
-    await here.writer.run(lambda c: trial_records.start(c, model, rules, visitor.actor, time.time(), asked))
+    rules, check = Rules(share, bound), here.trying.check
+    if model is not None:
+        await to_thread.run_sync(here.models.version, model)
+    await here.writer.run(
+        lambda c: trial_records.start(c, model, rules, visitor.actor, time.time(), asked, check)
+    )
     await to_thread.run_sync(here.trying.refresh)
     return go("/trial")
 
