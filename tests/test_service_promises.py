@@ -183,6 +183,26 @@ def test_reads_that_belong_together_see_one_moment(desk: World) -> None:
         assert connection.execute(count).scalar_one() == before + 1
 
 
+def test_a_sender_who_is_put_back_in_use_meanwhile_stays_refused(desk: World) -> None:
+    """The body was not read: the request is refused as it was at first, not for a body that is missing."""
+    desk.lead.post("/v1/cases", json=desk.case("a", ann=0.1))
+    keys, look_up = desk.service.keys, desk.service.keys.look_up
+
+    def put_back_after(secret: str) -> Actor:
+        try:
+            return look_up(secret)
+        finally:
+            keys.look_up = look_up  # type: ignore[method-assign]
+            assert desk.lead.patch("/v1/experts/ann", json={"active": True}).status_code == 200
+
+    assert desk.lead.patch("/v1/experts/ann", json={"active": False}).status_code == 200
+    desk.lead.get("/v1/experts")  # whose key is known again
+    keys.look_up = put_back_after  # type: ignore[method-assign]
+    refused = desk.ann.post("/v1/cases/a/decision", json={"decision": 1})
+    assert (refused.status_code, refused.json()["type"].split(":")[-1]) == (403, "out-of-use")
+    assert desk.ann.post("/v1/queue/next", json={}).status_code in (200, 204), "the next request is done"
+
+
 def test_whoever_is_out_of_use_gets_nothing_and_their_cases_go_to_others(desk: World) -> None:
     for case in ("a", "b", "c"):
         desk.machine.post("/v1/cases", json=desk.case(case, ann=0.1, bob=0.2))

@@ -45,7 +45,6 @@ class Trying:
             self.current = None  # nothing runs, or somebody put the candidate in force
             return
         candidate = self._models.version(trial.model_id)
+        # a model in force that decides something else has no candidate beside it
         apart = active is not None and active.classes != candidate.classes
-        self.current = (
-            None if apart else Running(trial, candidate)
-        )  # what decides something else stands apart
+        self.current = None if apart else Running(trial, candidate)

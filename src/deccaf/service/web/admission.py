@@ -24,6 +24,9 @@ log = logging.getLogger("deccaf.service")
 
 COOKIE = "deccaf_session"
 SIGN_IN = "/sign-in"
+REFUSAL = "deccaf.refusal"
+"""In the scope of a request whose sender was not known: why. Its body was not read, so it stays refused,
+also if somebody puts its sender back in use meanwhile."""
 WINDOW_SECONDS = 300.0
 FREE_TRIES = 5
 """So many refused keys of one address within the window are answered at once."""
@@ -90,11 +93,14 @@ class Doorman:
         if scope["path"] == SIGN_IN:
             return True
         if scope["path"].startswith("/v1/"):
-            return await self._knows_key(request.headers.get("authorization", ""))
+            return await self._knows_key(scope, request.headers.get("authorization", ""))
         token = request.cookies.get(COOKIE)
-        return token is not None and await to_thread.run_sync(self._knows_session, token)
+        known = token is not None and await to_thread.run_sync(self._knows_session, token)
+        if not known:
+            scope[REFUSAL] = RefusedError(401, "signed-out", "sign in with your key")
+        return known
 
-    async def _knows_key(self, header: str) -> bool:
+    async def _knows_key(self, scope: Scope, header: str) -> bool:
         kind, _, secret = header.partition(" ")
         if kind.lower() != "bearer" or not secret:
             return False
@@ -103,7 +109,8 @@ class Doorman:
             return True
         try:
             await to_thread.run_sync(keys.look_up, secret)
-        except RefusedError:
+        except RefusedError as error:
+            scope[REFUSAL] = error
             return False
         return True
 

@@ -16,6 +16,7 @@ from deccaf.service.errors import RefusedError
 from deccaf.service.store.idempotency import Answer, Call
 from deccaf.service.store.keys import Actor, KeyRing
 from deccaf.service.store.listing import Page
+from deccaf.service.web.admission import REFUSAL
 
 _bearer = HTTPBearer(auto_error=False, description="An API key, from `deccaf serve --init` or POST /v1/keys.")
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
@@ -68,9 +69,12 @@ def allow(*roles: str) -> Callable[..., Awaitable[Actor]]:
         if credentials is None:
             raise RefusedError(401, "no-key", "send an API key: Authorization: Bearer deccaf_...")
         keys: KeyRing = request.app.state.service.keys
-        actor = keys.remembered(credentials.credentials)
+        refusal: RefusedError | None = request.scope.get(REFUSAL)
+        actor = keys.remembered(credentials.credentials) if refusal is None else None
         if actor is None:
             try:
+                if refusal is not None:
+                    raise refusal
                 actor = await to_thread.run_sync(keys.look_up, credentials.credentials)
             except RefusedError:
                 await request.app.state.refusals.slow_down(request)

@@ -26,7 +26,7 @@ from deccaf.service.ledger import people
 from deccaf.service.store import sessions
 from deccaf.service.store.keys import Actor
 from deccaf.service.store.settings import LEARNING, read_setting
-from deccaf.service.web.admission import COOKIE
+from deccaf.service.web.admission import COOKIE, REFUSAL
 
 FORM_FIELDS = 5_000
 _COPY = 1 << 20
@@ -84,6 +84,9 @@ def _look_up(connection: sa.Connection, service: Service, token: str) -> Visitor
 
 def _visitor(*roles: str) -> Callable[[Request], Awaitable[Visitor]]:
     async def who(request: Request) -> Visitor:
+        refusal: RefusedError | None = request.scope.get(REFUSAL)
+        if refusal is not None:
+            raise refusal
         visitor = await find_visitor(request)
         if visitor is None:
             raise RefusedError(401, "signed-out", "sign in with your key")
