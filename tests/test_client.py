@@ -198,7 +198,7 @@ def test_a_day_with_the_client(place: tuple[str, Any, str], tmp_path: Path) -> N
     assert Client(place[0], lead.add_key("other", "reviewer", "cat").secret).claim_next_case() is None
     with pytest.raises(ConfigError, match="needs its zone"):
         lead.add_shift("x", "desk", datetime(2026, 5, 1), datetime(2026, 5, 2), {})
-    for wrong in ("ftp://x", "http://", "http://[::1", "http://x:99999"):
+    for wrong in ("ftp://x", "http://", "http://[::1", "http://x:99999", "http://a b"):
         with pytest.raises(ConfigError, match="http"):
             Client(wrong)
 

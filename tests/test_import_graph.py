@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "deccaf"
 # Each room may import from the rooms on the levels before its own, and from itself.
 LEVELS = [
     {"errors", "progress"},
+    {"addresses"},
     {"optional", "plugins", "client"},
     {"cluster", "tracing"},
     {"data"},

@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel, TypeAdapter
 
+from deccaf.addresses import web_address
 from deccaf.client.answers import (
     Accepted,
     All,
@@ -62,14 +63,6 @@ class ApiError(DeccafError):
         super().__init__(f"{status}: {problem.get('detail') or problem.get('title') or 'no words'}")
 
 
-def _is_address(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
-
-
 class Client:
     """The service at an address, with a key.
 
@@ -80,7 +73,7 @@ class Client:
     def __init__(
         self, address: str, key: str | None = None, *, seconds: float = _SECONDS, attempts: int = 5
     ) -> None:
-        if not _is_address(address):
+        if web_address(address) is None:
             raise ConfigError(
                 f"{address!r}: an address of the service begins with http:// or https:// and a host"
             )

@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from deccaf.data.addresses import web_address
+from deccaf.addresses import web_address
 from deccaf.data.capacity import UNLIMITED, Capacity
 from deccaf.data.costs import MACHINE
 from deccaf.data.review import Price

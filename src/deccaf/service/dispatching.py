@@ -23,7 +23,7 @@ import numpy as np
 import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from deccaf.data.addresses import read_secret
+from deccaf.addresses import read_secret
 from deccaf.data.config import Config
 from deccaf.data.makers import Http, machines_of
 from deccaf.service.decide.registry import Registry

@@ -20,7 +20,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from deccaf import tracing
-from deccaf.data.addresses import is_loopback
+from deccaf.addresses import is_loopback
 from deccaf.errors import ConfigError
 from deccaf.service.core import Service
 from deccaf.service.dispatching import Machine, read_machines

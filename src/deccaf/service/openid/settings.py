@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
-from deccaf.data.addresses import is_loopback, read_secret, web_address
+from deccaf.addresses import is_loopback, read_secret, web_address
 from deccaf.data.config import Table, read_toml
 
 BACK = "/sign-in/openid/back"

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 
-from deccaf.data.addresses import web_address
+from deccaf.addresses import web_address
 from deccaf.service.errors import conflict, invalid, not_found
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
