@@ -17,6 +17,7 @@ from deccaf.data.capacity import UNLIMITED
 from deccaf.estimator import DeCCaF
 from deccaf.service.decide.two_arms import shared
 from deccaf.service.ledger import versions
+from deccaf.service.reports.model_report import report_versions
 from deccaf.service.store import database
 from deccaf.service.store import tables as t
 from deccaf.service.store.keys import Actor
@@ -155,10 +156,24 @@ def test_shadow_trial_harm_and_switch_on(database_url: str, tmp_path: Path) -> N
         assert here.service.models.active.id == candidate
         assert here.lead.post("/v1/models/roll-back").json() == {"active": today}
         kinds = Counter(row["kind"] for row in here.lead.get("/v1/reports/trail?limit=1000").json()["items"])
+        assert cost_in_force(here, candidate) > 0
+        apart = new_model(here, "apart", model_bytes(of_other_classes(), tmp_path))
+        here.lead.post(f"/v1/models/{apart}/activate")
+        ended = here.lead.get("/v1/trials").json()["trials"][1]
+        assert (ended["labelled"], ended["today_cost"]) == (0, None), "its costs price none of these labels"
+        assert cost_in_force(here, candidate) is None
         assert kinds["shadow started"] == 2
         assert kinds["trial started"] == 1
         assert kinds["trial ended"] == 2
         here.assert_sound()
+
+
+def cost_in_force(here: World, model: int) -> float | None:
+    """What the labelled cases of a version cost, by the costs of the one in force."""
+    active = here.service.models.active
+    assert active is not None
+    rows = here.service.read(lambda c: report_versions(c, active.system.costs_, [model]))
+    return None if rows[0].done is None else rows[0].done.cost
 
 
 def bulk(here: World, name: str, count: int) -> list[str]:
@@ -291,6 +306,12 @@ def test_a_candidate_stands_beside_the_model_in_force_at_that_moment(
             here.lead.post("/v1/trials", json={"model": last, "share": 0.5, "bound": 1.0}).status_code == 201
         )
         assert here.service.trying.current is not None
+        assert here.lead.get("/v1/trials").json()["aside"] is None
         here.lead.post(f"/v1/models/{other}/activate")
         here.service.trying.refresh()
         assert here.service.trying.current is None, "a candidate that decides something else stands apart"
+        assert f"version {other}, in force, decides" in here.lead.get("/v1/trials").json()["aside"]
+        assert "The candidate stands aside" in Person(here, new_key(here, "lead")).get("/trial").text
+        here.lead.post(f"/v1/models/{last}/activate")
+        here.service.trying.refresh()
+        assert here.lead.get("/v1/trials").json()["aside"] == f"version {last}, its candidate, is in force"

@@ -232,6 +232,8 @@ class Trials(Answered):
     """The latest trials, the newest first."""
 
     trials: list[Trial]
+    aside: str | None
+    """Why the one that has not ended does not run."""
 
 
 # the watch

@@ -26,6 +26,8 @@ class Trying:
     def __init__(self, engine: sa.Engine, models: Registry) -> None:
         self._engine, self._models = engine, models
         self.current: Running | None = None
+        self.aside: str | None = None
+        """Why a trial that is on record does not run."""
 
     def check(self, connection: sa.Connection, model_id: int, active_id: int | None) -> None:
         """A candidate decides what the model in force decides, or it cannot stand beside it."""
@@ -39,12 +41,15 @@ class Trying:
         """Read which trial runs, and load its candidate where it is another one."""
         with database.reading(self._engine) as connection:
             trial = trial_records.running_trial(connection)
-        active = self._models.active
-        in_force = active is not None and trial is not None and active.id == trial.model_id
-        if trial is None or (in_force and trial.constraints is None):
-            self.current = None  # nothing runs, or somebody put the candidate in force
-            return
-        candidate = self._models.version(trial.model_id)
-        # a model in force that decides something else has no candidate beside it
-        apart = active is not None and active.classes != candidate.classes
-        self.current = None if apart else Running(trial, candidate)
+        self.current, self.aside = self._beside(trial)
+
+    def _beside(self, trial: Trial | None) -> tuple[Running | None, str | None]:
+        if trial is None:
+            return None, None
+        active, candidate = self._models.active, self._models.version(trial.model_id)
+        if active is not None and active.id == trial.model_id and trial.constraints is None:
+            return None, f"version {active.id}, its candidate, is in force"
+        if active is not None and active.classes != candidate.classes:
+            theirs, ours = list(candidate.classes), list(active.classes)
+            return None, f"version {active.id}, in force, decides {ours} and the candidate {theirs}"
+        return Running(trial, candidate), None

@@ -74,7 +74,8 @@ def _in_force(connection: sa.Connection, costs: Costs | None) -> dict[int, InFor
     found: dict[int, InForce] = {}
     for model, decision, truth, count, expected in connection.execute(query):
         before = found.get(int(model), InForce(0, 0.0, 0.0 if prices else None))
-        cost = None if before.cost is None else before.cost + count * prices.get((truth, decision), 0.0)
+        price = prices.get((truth, decision))  # None: a class that the model in force does not know
+        cost = None if before.cost is None or price is None else before.cost + count * price
         found[int(model)] = InForce(before.labelled + count, before.expected + float(expected), cost)
     return found
 

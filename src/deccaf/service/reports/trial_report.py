@@ -89,7 +89,7 @@ def report_trial(connection: sa.Connection, trial: Trial, model: Model | None) -
         sa.func.avg(c.candidate_loss),
     ).where(c.trial_id == trial.id)
     cases, otherwise, ours, today_mean, same_mean, candidate_mean = connection.execute(counted).one()
-    rows = _labelled(connection, trial) if costs is not None else []
+    rows = _labelled(connection, trial, costs) if costs is not None else []
     cost = np.zeros(0) if costs is None else _costs(rows, costs)
     today, candidate, supported = _estimates(rows, cost)
     return TrialReport(
@@ -112,7 +112,7 @@ def report_trial(connection: sa.Connection, trial: Trial, model: Model | None) -
 
 def look_at(connection: sa.Connection, trial: Trial, costs: Costs) -> Look | None:
     """The saving by now, for the rule that ends a trial."""
-    rows = _labelled(connection, trial)
+    rows = _labelled(connection, trial, costs)
     return look_of(trial, rows, _costs(rows, costs))
 
 
@@ -172,9 +172,13 @@ class _Lots:
         )
 
 
-def _labelled(connection: sa.Connection, trial: Trial) -> Sequence[Any]:
-    """Decided cases of a trial with their labels, in the order in which these became known."""
+def _labelled(connection: sa.Connection, trial: Trial, costs: Costs) -> Sequence[Any]:
+    """Decided cases of a trial with their labels, in the order in which these became known.
+
+    Of the classes that `costs` knows alone: a model in force that decides something else prices none of them.
+    """
     c, d, k, a = t.trial_cases.c, t.decisions.c, t.cases.c, t.assignments.c
+    known = [json.dumps(name) for name in costs.classes]
     query = (
         sa.select(c.case_id, c.stratum, c.block, c.candidate, c.maker, c.expert, c.today_loss)
         .add_columns(c.candidate_loss, d.decision, k.label, k.features, d.maker.label("decided_by"))
@@ -182,7 +186,7 @@ def _labelled(connection: sa.Connection, trial: Trial) -> Sequence[Any]:
         .join_from(t.trial_cases, t.cases, k.case_id == c.case_id)
         .join(t.decisions, d.case_id == c.case_id)
         .join(t.assignments, sa.and_(a.case_id == c.case_id, a.state == "decided"))
-        .where(c.trial_id == trial.id, k.label.is_not(None))
+        .where(c.trial_id == trial.id, k.label.in_(known), d.decision.in_(known))
         .order_by(k.labelled_at, k.id)
         .limit(MOST)
     )
@@ -196,8 +200,8 @@ def _costs(rows: Sequence[Any], costs: Costs) -> Floats:
     place = {json.dumps(name): k for k, name in enumerate(costs.classes)}
     amounts = pd.DataFrame([json.loads(row.features) for row in rows]) if costs.columns else None
     table = costs.array(amounts)
-    truth = np.array([place.get(row.label, 0) for row in rows])
-    said = np.array([place.get(row.decision, 0) for row in rows])
+    truth = np.array([place[row.label] for row in rows])
+    said = np.array([place[row.decision] for row in rows])
     return np.asarray(table[np.arange(len(rows)) if len(table) > 1 else 0, truth, said])
 
 

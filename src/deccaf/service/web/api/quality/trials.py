@@ -54,7 +54,7 @@ def read(here: Here, who: Lead) -> dict[str, Any]:
         trials = trial_records.list_trials(connection, MOST)
         return [_json(asdict(report_trial(connection, trial, model))) for trial in trials]
 
-    return {"trials": here.read(look)}
+    return {"trials": here.read(look), "aside": here.trying.aside}
 
 
 @router.post("", status_code=201, responses=gives(TrialState, 201), operation_id="start_trial")

@@ -44,7 +44,7 @@ def trial(here: Here, visitor: LeadHere) -> Response:
             "in_force": trial_records.constraints_in_force(connection),
         }
 
-    return page("trial.html", visitor, shares=SHARES, **here.read(look))
+    return page("trial.html", visitor, shares=SHARES, aside=here.trying.aside, **here.read(look))
 
 
 @router.post("/trial")
