@@ -15,6 +15,8 @@ from assign_instances import ADVERSARIAL
 from deccaf import Capacity, DeCCaF
 from deccaf.assign import AssignmentProblem, solve_problem, verify
 from deccaf.assign.exact import generation, sample_prices, scan
+from deccaf.assign.exact.flow import Limits
+from deccaf.assign.exact.near import Search, near
 from deccaf.assign.stored import StoredMask, StoredMatrix
 from deccaf.data.files import write_frames
 from deccaf.errors import ConfigError, DeccafError
@@ -101,6 +103,31 @@ def test_few_arcs_for_very_many_cases_lead_to_the_same_plan(monkeypatch: pytest.
     few = solve_problem(problem, "priced")
     assert few.objective == pytest.approx(plain.objective, rel=1e-12)
     assert few.gap <= 1e-9 * few.objective
+
+
+def test_the_cases_of_a_crowded_maker_are_not_read_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without prices one maker is best for all cases, and most have to leave: by the nearest ways out."""
+    rng, (n, makers) = np.random.default_rng(3), (20_000, 30)
+    loss = 1 + rng.random((n, makers))
+    loss[:, 4] = 0.5 * rng.random(n)
+    limits = Limits(np.zeros(makers, np.int64), np.full(makers, n // 20), n)
+    losses = scan.Losses(stored(loss, tmp_path), None, scan.Jitter.of(0, makers), np.empty(0, np.int64))
+    read: list[int] = []
+    taken = StoredMatrix._taken
+    monkeypatch.setattr(
+        StoredMatrix, "_taken", lambda self, rows: read.append(len(rows)) or taken(self, rows)
+    )
+    search = Search(losses, limits, np.ones(n, np.int64), 0.0, near=1.5)
+    found = near(search, np.zeros(makers), np.zeros(makers, np.int64)).arcs
+    assert max(read) <= scan.CHUNK_ELEMENTS // makers < n / 4
+    ways = loss.copy()
+    ways[:, 4] = np.inf
+    ways = np.argsort(ways, axis=1)[:, :3]
+    for case, row in enumerate(found.rows[:500]):
+        mine = set(found.maker[found.case == case].tolist())
+        assert {4, *ways[row].tolist()} <= mine
 
 
 @pytest.fixture(scope="module")

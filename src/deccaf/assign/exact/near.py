@@ -15,6 +15,7 @@ from deccaf.assign.exact.scan import (
     Losses,
     arcs_at,
     least_priced,
+    map_rows,
     near_arcs,
     nearest_rows,
 )
@@ -165,11 +166,21 @@ def _ranked(group: NDArray[np.int32], value: Floats, rank: Ints, groups: int) ->
 
 def _givers(losses: Losses, prices: Floats, best: Floats, wide: Windows, j: int) -> Ints:
     """The arcs of maker j's cases to their nearest other makers."""
-    rows, makers = np.flatnonzero(wide.home == j), losses.shape[1]
-    above = losses.take(rows).priced(0, len(rows), prices) - best[rows, None]
-    above[:, j] = np.inf
-    nearest = np.argpartition(above, min(ALTERNATIVES, makers) - 1, axis=1)[:, :ALTERNATIVES]
-    least = np.take_along_axis(above, nearest, axis=1)
-    leaving = np.argsort(least.min(axis=1), kind="stable")[: int(wide.needed[j]) + 1]
-    arcs: Ints = rows[leaving, None] * makers + nearest[leaving]
-    return arcs[np.isfinite(least[leaving])]
+    makers, rows = losses.shape[1], np.flatnonzero(wide.home == j)
+    count = min(ALTERNATIVES, makers)
+    if not len(rows):
+        return rows
+
+    def work(part: Ints) -> tuple[NDArray[np.int32], Floats]:
+        above = losses.take(part).priced(0, len(part), prices) - best[part, None]
+        above[:, j] = np.inf
+        nearest = np.argpartition(above, count - 1, axis=1)[:, :count]
+        least = np.take_along_axis(above, nearest, axis=1)
+        return np.where(np.isfinite(least), nearest, -1).astype(np.int32), least.min(axis=1)
+
+    parts = map_rows(work, rows, makers)
+    distance = np.concatenate([part for _, part in parts])
+    leaving = np.argsort(distance, kind="stable")[: int(wide.needed[j]) + 1]
+    nearest = np.concatenate([part for part, _ in parts])[leaving]
+    arcs: Ints = rows[leaving, None] * makers + nearest
+    return arcs[nearest >= 0]

@@ -192,10 +192,23 @@ def map_chunks(work: Callable[[int, int], T], matrix: Mask) -> list[T]:
     if elsewhere is not None and isinstance(matrix, StoredMatrix | StoredMask):  # files that workers see
         spans = [starts[at : at + SPAN] for at in range(0, len(starts), SPAN)]
         return [one for part in elsewhere.map(_span, spans, work, n) for one in part]
-    if n * makers <= THREAD_ELEMENTS or (workers := threads_available()) == 1:
-        return [work(start, min(start + rows, n)) for start in starts]
+    return _here(lambda start: work(start, min(start + rows, n)), starts, n * makers)
+
+
+def map_rows(work: Callable[[Ints], T], rows: Ints, makers: int) -> list[T]:
+    """Apply `work` to these rows, some at a time, in order: never are all of them in memory together."""
+    step = max(16, CHUNK_ELEMENTS // max(makers, 1))
+    return _here(
+        lambda start: work(rows[start : start + step]), range(0, len(rows), step), len(rows) * makers
+    )
+
+
+def _here(work: Callable[[int], T], starts: range, elements: int) -> list[T]:
+    """On this machine's cores, where it is enough work for more than one."""
+    if elements <= THREAD_ELEMENTS or (workers := threads_available()) == 1:
+        return [work(start) for start in starts]
     with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(lambda start: work(start, min(start + rows, n)), starts))
+        return list(pool.map(work, starts))
 
 
 def keep_arcs(losses: Losses, centre: Floats, box: Floats, tie: float = 0.0) -> Arcs:
