@@ -128,6 +128,30 @@ def test_the_cases_of_a_crowded_maker_are_not_read_together(
     for case, row in enumerate(found.rows[:500]):
         mine = set(found.maker[found.case == case].tolist())
         assert {4, *ways[row].tolist()} <= mine
+    # what is known of each arc is what the matrix says
+    row, priced = found.rows[found.case], loss[found.rows[found.case], found.maker]
+    assert np.array_equal(found.cost, priced - loss[row, 4])
+    assert np.array_equal(found.tie, losses.jitter.of_arcs(row, found.maker))
+    least = np.minimum.reduceat(np.abs(priced), found.first)
+    assert np.array_equal(found.rounding, scan.ROUNDING * (loss[found.rows, 4] + least))
+    assert (np.diff(row * makers + found.maker) > 0).all()
+    assert np.array_equal(np.flatnonzero(found.settled < 0), found.rows)
+    assert found.load[4] == n - len(found.rows)
+
+
+def test_more_arcs_than_memory_has_room_for_wait_for_later_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, (n, makers) = np.random.default_rng(4), (20_000, 30)
+    loss = 1 + rng.random((n, makers))
+    loss[:, 4] = 0.5 * rng.random(n)
+    limits = Limits(np.zeros(makers, np.int64), np.full(makers, n // 20), n)
+    losses = scan.Losses(loss, None, scan.Jitter.of(0, makers), np.empty(0, np.int64))
+    search = Search(losses, limits, np.ones(n, np.int64), 0.0, near=1.5)
+    nobody, count = np.zeros(makers), np.zeros(makers, np.int64)
+    plenty = near(search, nobody, count).arcs
+    monkeypatch.setattr("deccaf.assign.exact.near.most_arcs", lambda n: 12_000)
+    monkeypatch.setattr("deccaf.assign.exact.near.FEWEST_MORE", 1_000)
+    few = near(search, nobody, count).arcs
+    assert len(few.maker) <= 16_000 < 50_000 < len(plenty.maker)
 
 
 @pytest.fixture(scope="module")

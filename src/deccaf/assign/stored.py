@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 WINDOW = 4096  # rows that are read at once
-GAP = 8  # rows between two that are wanted: fewer are read along with them
+GAP_BYTES = 1 << 17  # between two wanted rows: to read less along with them is quicker than another call
 
 
 class Mask(Protocol):
@@ -138,7 +138,7 @@ class StoredMatrix:
             result[order] = self._taken(rows[order])
             return result
         result = np.empty((len(rows), self.width))
-        for part in _runs(rows):
+        for part in _runs(rows, self.width):
             near = rows[part]
             block = self._block(int(near[0]), int(near[-1]) + 1)
             result[part] = block if len(block) == len(near) else block[near - near[0]]
@@ -154,7 +154,7 @@ class StoredMatrix:
             order = np.arange(len(rows))
         rows, columns = rows[order], np.broadcast_to(columns, rows.shape)[order]
         result = np.empty(len(rows))
-        for part in _runs(rows):
+        for part in _runs(rows, self.width):
             near = rows[part]
             block = self._block(int(near[0]), int(near[-1]) + 1)
             result[order[part]] = block[near - near[0], columns[part]]
@@ -205,11 +205,11 @@ def _fill(file: Any, out: Floats, path: Path) -> None:
         view = view[count:]
 
 
-def _runs(rows: Ints) -> Iterator[slice]:
+def _runs(rows: Ints, width: int) -> Iterator[slice]:
     """Parts of sorted rows that are read at once: near each other, and not too many."""
     if not len(rows):
         return
-    far = np.flatnonzero(np.diff(rows) > GAP) + 1
+    far = np.flatnonzero(np.diff(rows) > GAP_BYTES // (8 * width)) + 1
     for first, last in zip([0, *far.tolist()], [*far.tolist(), len(rows)], strict=True):
         at = first
         while at < last:

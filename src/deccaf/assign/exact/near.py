@@ -13,9 +13,11 @@ from deccaf.assign.exact.scan import (
     Floats,
     Ints,
     Losses,
-    arcs_at,
+    add_arcs,
     least_priced,
+    map_here,
     map_rows,
+    most_arcs,
     near_arcs,
     nearest_rows,
 )
@@ -27,6 +29,8 @@ EXTRA = 5.0  # cases beyond those a load is off by, that a maker can choose from
 FAR_OFF = 0.05  # of a maker's limit: loads off by more call for arcs further out
 WIDTH_CASES = 2_000  # to tell distances from
 GAIN_CELLS = 4_000_000  # to judge Newton steps by
+FEWEST_MORE = 200_000  # arcs beyond the nearest that there is always room for
+COUNTED = 1 << 20  # cases that are counted together
 ALTERNATIVES = 3  # other makers for a case that may have to leave
 
 
@@ -46,7 +50,15 @@ class Search:
     def dual(self, prices: Floats, best: Floats) -> float:
         """What the prices prove, from every case's best priced loss: no plan costs less."""
         paid = np.maximum(prices, 0) @ self.limits.upper - np.maximum(-prices, 0) @ self.limits.lower
-        return float(best @ self.supply.astype(np.float64) - paid)
+        return float((best.sum() if self.weight == 1 else best @ self.supply.astype(np.float64)) - paid)
+
+    def loads(self, maker: NDArray[np.int32]) -> Ints:
+        """By maker, what the cases that are there (not -1) stand for; some at a time."""
+        load = np.zeros(self.losses.shape[1], np.int64)
+        for start in range(0, len(maker), COUNTED):
+            here, supply = maker[start : start + COUNTED], self.supply[start : start + COUNTED]
+            load += np.bincount(here[here >= 0], supply[here >= 0], len(load)).astype(np.int64)
+        return load
 
     def gain(self, old: Floats, new: Floats) -> float:
         """What new prices prove beyond old ones; on part of the cases where there are many."""
@@ -106,12 +118,20 @@ def near(search: Search, prices: Floats, short: Ints) -> Near:
     crowded = np.flatnonzero((far_off & (wide.off > 0) | (short > 0)) & np.isnan(wide.give))
     if not len(starved) + len(crowded) or off > search.most_off:
         return Near(prices, arcs, width, value, off)
-    nearest = nearest_rows(losses, best, prices, starved, wide.needed[starved] + 1, home=wide.home)
+    needed = _affordable(wide.needed, starved, crowded, most_arcs(losses.shape[0]) - len(arcs.maker))
+    nearest = nearest_rows(losses, best, prices, starved, needed[starved] + 1, home=wide.home)
     more = [rows * makers + j for j, (rows, _) in zip(starved, nearest, strict=True)]
-    more += [_givers(losses, prices, best, wide, int(j)) for j in crowded]
-    flat = np.sort(np.concatenate([arcs.flat(makers), *more]))
-    arcs = arcs_at(losses, prices, flat[np.diff(flat, prepend=-1) != 0])
+    if len(crowded):
+        more += _givers(losses, prices, best, wide.home, crowded, needed[crowded] + 1)
+    arcs = add_arcs(losses, prices, arcs, wide.home, np.concatenate(more))
     return Near(prices, loaded(search, arcs), width, value, off)
+
+
+def _affordable(needed: Ints, starved: Ints, crowded: Ints, room: int) -> Ints:
+    """Cases to choose from, so many that memory has room for their arcs; more of them in later rounds."""
+    asked = needed[starved].sum() + ALTERNATIVES * needed[crowded].sum()
+    share = max(room, FEWEST_MORE) / max(asked, 1)
+    return needed if share >= 1 else np.ceil(share * needed).astype(np.int64)
 
 
 def _width(search: Search, prices: Floats) -> float:
@@ -127,9 +147,7 @@ def _width(search: Search, prices: Floats) -> float:
 
 def loaded(search: Search, arcs: Arcs) -> Arcs:
     """Count what the settled cases stand for."""
-    done = arcs.settled >= 0
-    load = np.bincount(arcs.settled[done], search.supply[done], minlength=search.losses.shape[1])
-    return replace(arcs, load=load.astype(np.int64))
+    return replace(arcs, load=search.loads(arcs.settled))
 
 
 def windows(search: Search, arcs: Arcs, above: Floats, prices: Floats, short: Ints) -> Windows:
@@ -139,7 +157,7 @@ def windows(search: Search, arcs: Arcs, above: Floats, prices: Floats, short: In
     best = best[np.diff(arcs.case[best], prepend=-1) != 0]
     home = arcs.settled.copy()
     home[arcs.rows] = arcs.maker[best]
-    load = np.bincount(home, search.supply, minlength=makers).astype(np.float64)
+    load = search.loads(home).astype(np.float64)
     full = (limits.room == 0) | (prices > 0)
     inside = np.where(prices < 0, limits.lower, np.clip(load, limits.lower, limits.upper))
     off = load - np.where(full, limits.upper, inside)
@@ -164,23 +182,31 @@ def _ranked(group: NDArray[np.int32], value: Floats, rank: Ints, groups: int) ->
     return result
 
 
-def _givers(losses: Losses, prices: Floats, best: Floats, wide: Windows, j: int) -> Ints:
-    """The arcs of maker j's cases to their nearest other makers."""
-    makers, rows = losses.shape[1], np.flatnonzero(wide.home == j)
-    count = min(ALTERNATIVES, makers)
-    if not len(rows):
-        return rows
+def _givers(
+    losses: Losses, prices: Floats, best: Floats, home: NDArray[np.int32], crowded: Ints, counts: Ints
+) -> list[Ints]:
+    """Of each crowded maker's cases so many that leave it most easily: their arcs to the nearest others."""
+    makers, wanted = losses.shape[1], np.zeros(losses.shape[1], np.bool_)
+    wanted[crowded] = True
 
-    def work(part: Ints) -> tuple[NDArray[np.int32], Floats]:
-        above = losses.take(part).priced(0, len(part), prices) - best[part, None]
-        above[:, j] = np.inf
-        nearest = np.argpartition(above, count - 1, axis=1)[:, :count]
-        least = np.take_along_axis(above, nearest, axis=1)
-        return np.where(np.isfinite(least), nearest, -1).astype(np.int32), least.min(axis=1)
+    def easily(start: int, stop: int) -> Floats:
+        here = np.flatnonzero(wanted[home[start:stop]])
+        if not len(here):
+            return np.empty(0)
+        block = losses.priced(start, stop, prices)
+        block[here, home[start:stop][here]] = np.inf
+        return np.asarray(block[here].min(axis=1) - best[start:stop][here])
 
-    parts = map_rows(work, rows, makers)
-    distance = np.concatenate([part for _, part in parts])
-    leaving = np.argsort(distance, kind="stable")[: int(wide.needed[j]) + 1]
-    nearest = np.concatenate([part for part, _ in parts])[leaving]
-    arcs: Ints = rows[leaving, None] * makers + nearest
-    return arcs[nearest >= 0]
+    def nearest(part: Ints) -> Ints:
+        block = losses.take(part).priced(0, len(part), prices)
+        block[np.arange(len(part)), home[part]] = np.inf
+        ways = np.argpartition(block, min(ALTERNATIVES, makers) - 1, axis=1)[:, :ALTERNATIVES]
+        able = np.isfinite(np.take_along_axis(block, ways, axis=1))
+        return np.asarray((part[:, None] * makers + ways)[able])
+
+    far, rows = np.concatenate(map_here(easily, losses.values)), np.flatnonzero(wanted[home])
+    leaving = []
+    for j, count in zip(crowded, counts, strict=True):
+        mine = np.flatnonzero(home[rows] == j)
+        leaving.append(rows[mine[np.argsort(far[mine], kind="stable")[:count]]])
+    return map_rows(nearest, np.sort(np.concatenate(leaving)), makers)

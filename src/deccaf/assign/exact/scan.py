@@ -157,13 +157,6 @@ class Arcs:
         """Arcs of each open case."""
         return np.diff(np.append(self.first, len(self.maker)))
 
-    def flat(self, makers: int) -> Ints:
-        """Positions in the matrix of all arcs, those of settled cases too; in no order."""
-        done = np.flatnonzero(self.settled >= 0)
-        return np.concatenate(
-            [self.rows[self.case] * makers + self.maker, done * makers + self.settled[done]]
-        )
-
     def least(self, values: Floats) -> Floats:
         """The smallest value over each open case's arcs."""
         return np.minimum.reduceat(values, self.first) if len(self.first) else np.empty(0)
@@ -192,7 +185,14 @@ def map_chunks(work: Callable[[int, int], T], matrix: Mask) -> list[T]:
     if elsewhere is not None and isinstance(matrix, StoredMatrix | StoredMask):  # files that workers see
         spans = [starts[at : at + SPAN] for at in range(0, len(starts), SPAN)]
         return [one for part in elsewhere.map(_span, spans, work, n) for one in part]
-    return _here(lambda start: work(start, min(start + rows, n)), starts, n * makers)
+    return map_here(work, matrix)
+
+
+def map_here(work: Callable[[int, int], T], matrix: Mask) -> list[T]:
+    """The same where `work` needs more than workers elsewhere should be sent."""
+    n, makers = matrix.shape
+    rows = max(16, CHUNK_ELEMENTS // max(makers, 1))
+    return _here(lambda start: work(start, min(start + rows, n)), range(0, n, rows), n * makers)
 
 
 def map_rows(work: Callable[[Ints], T], rows: Ints, makers: int) -> list[T]:
@@ -314,9 +314,47 @@ def all_arcs(losses: Losses) -> Arcs:
     return _collect(losses, np.zeros(makers), [[np.full(n, -1, np.int32), rows, maker, loss, tie]])
 
 
-def arcs_at(losses: Losses, prices: Floats, flat: Ints) -> Arcs:
-    """The arcs at these positions of the matrix, in order; at least one of every case."""
-    return _collect(losses, prices, [_open(losses, 0, losses.values, flat)])
+def add_arcs(losses: Losses, prices: Floats, arcs: Arcs, home: NDArray[np.int32], more: Ints) -> Arcs:
+    """Arcs at other positions of the matrix too; `arcs` are around these prices, each case's best is `home`.
+
+    Only new arcs, and their cases' best, are looked up; what the others hold stays as it is.
+    """
+    makers = losses.shape[1]
+    old, more = arcs.rows[arcs.case] * makers + arcs.maker, np.unique(more)
+    more = more[(arcs.settled[more // makers] != more % makers) & ~_among(more, old)]
+    begins, place = _runs(more // makers)
+    touched = more[begins] // makers
+    opened = arcs.settled[touched] >= 0
+    new = np.concatenate([more, touched[opened] * makers + home[touched[opened]]])
+    rows, place = new // makers, np.concatenate([place, np.flatnonzero(opened)])
+    maker = (new - rows * makers).astype(np.int32)
+    loss = np.asarray(losses.values[rows, maker], np.float64)
+    best = (losses.values[touched, home[touched]] + prices[home[touched]])[place]
+    settled = arcs.settled.copy()
+    settled[touched] = -1
+    order = np.argsort(np.concatenate([old, new]), kind="stable")
+    of_row = np.concatenate([arcs.rows[arcs.case], rows])[order]
+    first, case = _runs(of_row)
+    rounding = np.concatenate([arcs.rounding[arcs.case], ROUNDING * (np.abs(best) + np.abs(loss))])[order]
+    return Arcs(
+        settled,
+        arcs.load - np.bincount(arcs.settled[touched[opened]], minlength=makers),
+        of_row[first],
+        first,
+        case,
+        np.concatenate([arcs.maker, maker])[order],
+        np.concatenate([arcs.cost, loss + prices[maker] - best])[order],
+        np.concatenate([arcs.tie, losses.jitter.of_arcs(losses.ids(rows), maker)])[order],
+        np.minimum.reduceat(rounding, first) if len(first) else np.empty(0),
+    )
+
+
+def _among(some: Ints, known: Ints) -> Bools:
+    """Which of these are known; both in order."""
+    if not len(known):
+        return np.zeros(len(some), np.bool_)
+    place = np.minimum(np.searchsorted(known, some), len(known) - 1)
+    return np.asarray(known[place] == some)
 
 
 def narrow(arcs: Arcs, value: Floats, box: Floats) -> tuple[Arcs, Ints]:
