@@ -180,6 +180,12 @@ class StoredMask:
     def __len__(self) -> int:
         return len(self.matrix)
 
+    def subset(self, rows: Ints) -> StoredMask:
+        """Some of the rows, in order."""
+        place = np.searchsorted(rows, self.listed)
+        kept = np.flatnonzero(rows[np.minimum(place, len(rows) - 1)] == self.listed)
+        return StoredMask(self.matrix.subset(rows), place[kept], self.allowed[kept])
+
     def __getitem__(self, key: Any, /) -> Bools:
         found: Bools = np.asarray(np.isfinite(self.matrix[key]))
         if not len(self.listed):

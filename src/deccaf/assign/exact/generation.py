@@ -25,15 +25,18 @@ from deccaf.assign.exact.scan import (
     Ints,
     Losses,
     least_priced,
+    loads_at,
     most_arcs,
     plan_losses,
     select,
 )
 
 SAMPLE = 1_000_000  # cells of the sample that gives the first prices
-MORE = 20  # times as many where all cases together have few arcs
+LARGER, FEW = 10, 0.25  # times as many in the next one, while they are few: this part of all cases
+BLOCK = 64  # neighbours in such a sample
+CORRECTIONS = 4  # of a sample's prices by what all cases would do
 PER_MAKER = 4  # cases a maker in it, at least
-SAMPLE_ROUNDS, ADAPT_ROUNDS, ROUNDS = 5, 3, 25
+SAMPLE_ROUNDS, BLOCK_ROUNDS, ADAPT_ROUNDS, ROUNDS = 5, 12, 3, 25
 ADAPT_CASES, ADAPT_SHARE = 40.0, 0.005  # second choices to look at: by maker, and of all cases
 ADAPT_OFF = 0.05  # of the cases, in the wrong place: no small change
 SOFT = 6.0  # smoothing is this part of the distance to a case's nearest makers, at first
@@ -72,12 +75,10 @@ def generate(
     losses: Losses, limits: Limits, seed: int, tie: float, deadline: Deadline, prices: Floats | None = None
 ) -> Found:
     """Search from prices, given or from a sample, for a plan that no arc can improve."""
-    n, makers = losses.shape
+    n = losses.shape[0]
     most = 1 + most_arcs(n) / (2 * n)
     if prices is None:
         prices = _sampled(losses, limits, seed, tie, deadline)
-        if most < NEAR / 2:  # few arcs a case need better prices
-            prices = _sampled(losses, limits, seed, tie, deadline, MORE * SAMPLE // makers, prices)
     search = Search(losses, limits, np.ones(n, np.int64), tie, min(NEAR, most), most_near=most)
     return _rounds(search, prices, ROUNDS, REACH, deadline)
 
@@ -90,25 +91,52 @@ def adapt(losses: Losses, limits: Limits, tie: float, deadline: Deadline, prices
     return _rounds(search, prices, ADAPT_ROUNDS, 0.0, deadline)
 
 
-def _sampled(
-    losses: Losses,
-    limits: Limits,
-    seed: int,
-    tie: float,
-    deadline: Deadline,
-    size: int = 0,
-    prices: Floats | None = None,
-) -> Floats:
-    """Prices from a sample: smoothed first, where there are none to start from, then by the same search."""
+def _sampled(losses: Losses, limits: Limits, seed: int, tie: float, deadline: Deadline) -> Floats:
+    """Prices from a sample, smoothed first, then by the same search; of very many cases from larger ones too.
+
+    Larger samples are blocks of neighbours, evenly spread, which files give quickly.
+    """
     n, makers = losses.shape
-    size = min(n, max(size, SAMPLE // makers, PER_MAKER * makers))
+    size = min(n, max(SAMPLE // makers, PER_MAKER * makers))
     rows = np.sort(np.random.default_rng([seed, 0x5A]).choice(n, size, replace=False, shuffle=False))
+    search = Search(losses.take(rows), limits, _supply(n, size), tie)
+    prices = entropic_prices(search.losses, limits, search.supply)
+    prices = _rounds(search, prices, SAMPLE_ROUNDS, SAMPLE_REACH, deadline).prices
+    while (larger := LARGER * len(rows)) <= FEW * n:
+        first = np.arange(larger // BLOCK) * n // (larger // BLOCK)
+        rows = (first[:, None] + np.arange(BLOCK)).ravel()
+        most = 1 + most_arcs(len(rows)) / (2 * len(rows))
+        supply = _supply(n, len(rows))
+        search = Search(losses.part(rows), limits, supply, tie, min(NEAR, most), most_near=most)
+        prices = _rounds(search, prices, BLOCK_ROUNDS, REACH, deadline).prices
+    return _corrected(search, losses, prices, deadline) if len(rows) <= FEW * n else prices
+
+
+def _corrected(search: Search, losses: Losses, prices: Floats, deadline: Deadline) -> Floats:
+    """What all cases would do at a sample's prices differs from what the sample says by chance.
+
+    So the sample is asked for prices at which it is off by as much the other way, maker by maker, as long as
+    that raises the dual value of the whole matrix.
+    """
+    limits, tried, best = search.limits, prices, -np.inf
+    for _ in range(CORRECTIONS):
+        value, load = loads_at(losses, tried)
+        value += search.paid(tried)
+        if value <= best or deadline.left() <= 0:
+            break
+        best, prices = value, tried
+        missed = np.rint(search.weight * loads_at(search.losses, tried)[1]).astype(np.int64) - load
+        lower = np.maximum(limits.lower + missed, 0)
+        corrected = Limits(lower, np.maximum(limits.upper + missed, lower), limits.total)
+        tried = _rounds(replace(search, limits=corrected), tried, BLOCK_ROUNDS, REACH, deadline).prices
+    return prices
+
+
+def _supply(n: int, size: int) -> Ints:
+    """How many of all cases each case of a sample stands for."""
     supply = np.full(size, n // size)
     supply[: n - supply.sum()] += 1
-    search = Search(losses.take(rows), limits, supply, tie)
-    if prices is None:
-        prices = entropic_prices(search.losses, limits, supply)
-    return _rounds(search, prices, SAMPLE_ROUNDS, SAMPLE_REACH, deadline).prices
+    return supply
 
 
 def _rounds(search: Search, prices: Floats, rounds: int, reach: float, deadline: Deadline) -> Found:

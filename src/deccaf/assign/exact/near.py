@@ -49,8 +49,13 @@ class Search:
 
     def dual(self, prices: Floats, best: Floats) -> float:
         """What the prices prove, from every case's best priced loss: no plan costs less."""
-        paid = np.maximum(prices, 0) @ self.limits.upper - np.maximum(-prices, 0) @ self.limits.lower
-        return float((best.sum() if self.weight == 1 else best @ self.supply.astype(np.float64)) - paid)
+        value = best.sum() if self.weight == 1 else best @ self.supply.astype(np.float64)
+        return float(value + self.paid(prices))
+
+    def paid(self, prices: Floats) -> float:
+        """The part of it that the limits pay."""
+        high, low = np.maximum(prices, 0) @ self.limits.upper, np.maximum(-prices, 0) @ self.limits.lower
+        return float(low - high)
 
     def loads(self, maker: NDArray[np.int32]) -> Ints:
         """By maker, what the cases that are there (not -1) stand for; some at a time."""
@@ -67,9 +72,7 @@ class Search:
         some = self.losses.take(rows) if stride > 1 else self.losses
         more = least_priced(some, new) - least_priced(some, old)
         scale = self.supply.sum() / self.supply[rows].sum()
-        zero = np.zeros(0)
-        search = replace(self, supply=np.zeros(0, np.int64))
-        return float(more @ self.supply[rows] * scale) + search.dual(new, zero) - search.dual(old, zero)
+        return float(more @ self.supply[rows] * scale) + self.paid(new) - self.paid(old)
 
     @property
     def flow_tie(self) -> float:

@@ -107,6 +107,13 @@ class Losses:
         eligible = None if self.eligible is None else self.eligible[rows]
         return replace(self, values=self.values[rows], eligible=eligible, row_ids=rows)
 
+    def part(self, rows: Ints) -> Losses:
+        """Many of the cases, in order: those that are in files stay there, unless they are few."""
+        if not isinstance(self.values, StoredMatrix) or len(rows) * self.shape[1] <= FITS:
+            return self.take(rows)
+        eligible = self.eligible.subset(rows) if isinstance(self.eligible, StoredMask) else None
+        return replace(self, values=self.values.subset(rows), eligible=eligible, row_ids=rows)
+
     def ids(self, rows: Ints) -> Ints:
         """Row numbers in the full matrix."""
         return rows if self.row_ids is None else self.row_ids[rows]
@@ -436,6 +443,19 @@ def least_priced(losses: Losses, prices: Floats, tie: float = 0.0) -> Floats:
     """Every case's cheapest loss plus price (plus `tie` times the tie rule)."""
     parts = map_chunks(lambda start, stop: losses.priced(start, stop, prices, tie).min(axis=1), losses.values)
     return np.concatenate(parts)
+
+
+def loads_at(losses: Losses, prices: Floats) -> tuple[float, Ints]:
+    """If every case went where it is cheapest at these prices: the sum of what that costs, and the loads."""
+    makers = losses.shape[1]
+
+    def work(start: int, stop: int) -> tuple[float, Ints]:
+        block = losses.priced(start, stop, prices)
+        best = block.argmin(axis=1)
+        return float(block[np.arange(stop - start), best].sum()), np.bincount(best, minlength=makers)
+
+    parts = map_chunks(work, losses.values)
+    return math.fsum(value for value, _ in parts), np.sum([load for _, load in parts], axis=0)
 
 
 def nearest_rows(
