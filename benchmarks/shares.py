@@ -31,6 +31,10 @@ class Clock:
     """Processor seconds by stage; a stage inside another one does not count for the outer one."""
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """From nothing again."""
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self._stack, self._since = ["the rest"], time.process_time()
 
@@ -114,7 +118,7 @@ def clocked() -> Clock:
     return clock
 
 
-def shares(size: str, past: int, model: Path | None) -> None:
+def shares(size: str, past: int, model: Path | None, clock: Clock) -> None:
     """Print the table of one size; with a `model` of such a team nothing is learned."""
     count, people = (int(part) for part in size.split("x"))
     with tempfile.TemporaryDirectory() as name:
@@ -125,7 +129,7 @@ def shares(size: str, past: int, model: Path | None) -> None:
             scale.run(scale.HERE, folder, "fit", *known, "--out", "team.deccaf")
         else:
             shutil.copy(model, folder / "team.deccaf")
-        clock = clocked()
+        clock.begin()
         team = FittedTeam.load(folder / "team.deccaf")
         plan = team.assign(folder / "cases.parquet", Capacity.read(folder / "roster.csv"), time_limit=600)
         plan.write(folder / "plan.parquet")
@@ -143,8 +147,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--past", type=int, default=40_000, help="decisions to learn from")
     parser.add_argument("--model", type=Path, help="a model that was fitted on such a history before")
     asked = parser.parse_args(arguments)
+    clock = clocked()
     for size in asked.sizes:
-        shares(size, asked.past, asked.model)
+        shares(size, asked.past, asked.model, clock)
     return 0
 
 

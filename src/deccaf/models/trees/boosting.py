@@ -32,7 +32,7 @@ _BINNING = ("enable_bundle", "max_bin", "min_data_in_bin", "bin_construct_sample
 _FLOOR = 1e-7
 """No class is less likely than this: a class absent in training must not make a blend infinite."""
 _LARGE = 4_000_000
-_MANY_WALKS, _MANY_ROWS = 10_000_000, 4_096
+_MANY_WALKS, _MANY_ROWS = 2_000_000, 4_096
 """Rows x trees, and rows, from which it pays to prepare the forest."""
 _PREPARED: WeakKeyDictionary[Boosted, ExpertScorer] = WeakKeyDictionary()
 """A model in use is asked again and again."""
