@@ -125,10 +125,11 @@ def test_categories_are_matched_by_level(table: pd.DataFrame, model: AlertModel)
 
 
 def test_input_is_not_changed(table: pd.DataFrame, model: AlertModel) -> None:
-    before = table.copy()
-    model.alerts(table, 0.05)
-    build_alert_sets(table, model=model)
-    pd.testing.assert_frame_equal(table, before)
+    some = table.groupby(MONTH).head(2_000)
+    before = some.copy()
+    model.alerts(some, 0.05)
+    build_alert_sets(some, model=model)
+    pd.testing.assert_frame_equal(some, before)
 
 
 def test_alerts_carry_case_id_and_score(table: pd.DataFrame, model: AlertModel) -> None:

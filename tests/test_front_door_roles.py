@@ -76,6 +76,9 @@ def files(tmp_path: Path) -> dict[str, Path]:
     return paths
 
 
+QUICK = '[model]\ncase_parts = ["logistic"]\ndecision_parts = ["rates"]\n'
+
+
 def options(files: dict[str, Path]) -> list[object]:
     return [part for name, path in files.items() for part in (f"--{name}", path)]
 
@@ -301,7 +304,7 @@ def test_the_commands_say_the_leaks(run, files: dict[str, Path]) -> None:
     cases, log, kinds = leaky()
     cases.to_csv(files["cases"], index=False)
     log.to_csv(files["decisions"], index=False)
-    files["config"].write_text(f'{PRICES}[columns]\nlabel = "fraud"\n')
+    files["config"].write_text(f'{PRICES}[columns]\nlabel = "fraud"\n{QUICK}')
     code, out, _ = run("check", *options(files), "--json")
     assert code == 0
     found = json.loads(out)
@@ -381,7 +384,7 @@ def test_selective_labels_are_said_by_every_command(run, files: dict[str, Path])
     cases["fraud"] = pd.Series(made.label).astype("Int64").mask(made.label < 0)
     cases.to_csv(files["cases"], index=False)
     log.to_csv(files["decisions"], index=False)
-    files["config"].write_text(f'{PRICES}[columns]\nlabel = "fraud"\n')
+    files["config"].write_text(f'{PRICES}[columns]\nlabel = "fraud"\n{QUICK}')
     _, out, _ = run("check", *options(files), "--json")
     assert any("selective labels" in note for note in json.loads(out)["notes"])
     for command in ("fit", "backtest"):
