@@ -10,9 +10,11 @@ from scipy.special import expit, logit
 from deccaf.errors import ConfigError, DataError, DeccafWarning
 from deccaf.models.blending.calibrate import Calibrator
 from deccaf.models.blending.weights import fit_weights, mix, pruned_weights
+from deccaf.models.cases.boosted import QUICK, BoostedCases
 from deccaf.models.cases.classifier import CaseClassifier, reweighted, unweighted
+from deccaf.models.cases.log import CaseLog
 from deccaf.models.paper.paper_classifier import OFFSETS, PaperClassifier, initial_score
-from deccaf.models.trees import boosting
+from deccaf.models.trees import boosted_part, boosting
 from models_world import World, make_world, stored
 
 FAST = [{"n_estimators": 40, "learning_rate": 0.15, "num_leaves": 4}]
@@ -210,3 +212,13 @@ def test_blend_of_few_rows_is_the_best_part() -> None:
     weights = fit_weights(np.stack([good, poor]), np.array([1, 0, 1, 0]))
     assert weights[0] > 0.9
     np.testing.assert_array_equal(pruned_weights(np.stack([good, poor]), np.array([1, 0, 1, 0])), [1.0, 0.0])
+
+
+def test_many_rows_are_learned_from_in_larger_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make_world(400)
+    log = CaseLog(world.features, world.truth, np.ones(400), 2)
+    assert BoostedCases().fit(log).params_["learning_rate"] == QUICK[0]["learning_rate"]
+    monkeypatch.setattr(boosted_part, "_MANY", 400)
+    assert BoostedCases().fit(log).params_["learning_rate"] == 0.1
+    own = {**QUICK[0], "learning_rate": 0.03, "n_estimators": 20}
+    assert BoostedCases([own]).fit(log).params_["learning_rate"] == 0.03  # what somebody asks for stays

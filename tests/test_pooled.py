@@ -14,6 +14,7 @@ from deccaf.models.decisions.model import DecisionModel
 from deccaf.models.decisions.pooled import PooledLogistic, most_coefficients
 from deccaf.models.decisions.rates import ShrunkenRates
 from deccaf.models.linear import block_newton as arrow
+from deccaf.models.linear import hierarchical
 from deccaf.models.linear.hierarchical import fit_posterior
 from deccaf.models.linear.selection import most_informative
 from models_world import stored
@@ -38,7 +39,7 @@ def simulate(experts: int, each: int, seed: int = 0, classes: int = 2) -> tuple[
     return log, slopes
 
 
-def problem(classes: int) -> tuple[arrow.Rows, arrow.Coefficients]:
+def problem(classes: int, signed: int = 0) -> tuple[arrow.Rows, arrow.Coefficients]:
     rng = np.random.default_rng(1)
     n, columns, experts = 60, 3, 4
     expert = rng.integers(-1, experts, size=n)
@@ -49,11 +50,13 @@ def problem(classes: int) -> tuple[arrow.Rows, arrow.Coefficients]:
         experts,
         classes,
         rng.uniform(0.5, 2, n),
+        rng.choice([-1.0, 1.0], n) if signed else None,
+        signed,
     )
     at = arrow.Coefficients(
-        rng.normal(size=(columns, classes - 1)),
+        rng.normal(size=(columns + signed, classes - 1)),
         rng.normal(size=(experts, columns, classes - 1)),
-        rng.uniform(0.5, 2, columns),
+        rng.uniform(0.5, 2, columns + signed),
         rng.uniform(0.5, 2, (experts, columns)),
     )
     return rows, at
@@ -65,15 +68,16 @@ def flat(at: arrow.Coefficients) -> np.ndarray:
 
 def shaped(values: np.ndarray, like: arrow.Coefficients) -> arrow.Coefficients:
     contrasts = like.team.shape[1]
-    team, *experts = values.reshape(1 + len(like.expert), contrasts, -1)
+    team = values[: like.team.size].reshape(contrasts, -1)
+    experts = values[like.team.size :].reshape(len(like.expert), contrasts, -1)
     return arrow.Coefficients(
         team.T, np.stack([one.T for one in experts]), like.team_precision, like.expert_precision
     )
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-def test_newton_step_is_that_of_the_dense_hessian(classes: int) -> None:
-    rows, at = problem(classes)
+@pytest.mark.parametrize(("classes", "signed"), [(2, 0), (2, 2), (3, 0)])
+def test_newton_step_is_that_of_the_dense_hessian(classes: int, signed: int) -> None:
+    rows, at = problem(classes, signed)
     start = flat(at)
 
     def value(values: np.ndarray) -> float:
@@ -98,21 +102,24 @@ def test_newton_step_is_that_of_the_dense_hessian(classes: int) -> None:
     assert step.decrement == pytest.approx(-gradient @ moved, rel=1e-3)
     # posterior: blocks of the dense inverse
     inverse = np.linalg.inv(hessian)
-    block = rows.size
-    np.testing.assert_allclose(step.schur_inverse, inverse[:block, :block], atol=1e-4)
-    pick = np.hstack([np.eye(block), np.zeros((block, 2 * block)), np.eye(block), np.zeros((block, block))])
+    team_size, size = rows.team_size, rows.size
+    np.testing.assert_allclose(step.schur_inverse, inverse[:team_size, :team_size], atol=1e-4)
+    pick = np.zeros((team_size, len(inverse)))
+    pick[:, :team_size] = np.eye(team_size)
+    pick[:size, team_size + 2 * size : team_size + 3 * size] = np.eye(size)
     np.testing.assert_allclose(arrow.joint_covariance(step)[2], pick @ inverse @ pick.T, atol=1e-4)
     team, expert = arrow.variances(step, rows.contrasts)
-    np.testing.assert_allclose(team.T.ravel(), np.diag(inverse)[:block], atol=1e-4)
-    np.testing.assert_allclose(expert[3].T.ravel(), np.diag(inverse)[4 * block :], atol=1e-4)
+    np.testing.assert_allclose(team.T.ravel(), np.diag(inverse)[:team_size], atol=1e-4)
+    np.testing.assert_allclose(expert[3].T.ravel(), np.diag(inverse)[team_size + 3 * size :], atol=1e-4)
 
 
-def test_a_crowd_is_summed_as_experts_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    crowd, at = problem(2)
+@pytest.mark.parametrize("signed", [0, 2])
+def test_a_crowd_is_summed_as_experts_one_by_one(monkeypatch: pytest.MonkeyPatch, signed: int) -> None:
+    crowd, at = problem(2, signed)
     assert crowd.outer is not None
     one = arrow.newton(crowd, at)
     monkeypatch.setattr(arrow, "_MOST_OUTER", 0)
-    few, _ = problem(2)
+    few, _ = problem(2, signed)
     assert few.outer is None
     other = arrow.newton(few, at)
     monkeypatch.setattr(arrow, "_SMALL", 0)
@@ -120,6 +127,59 @@ def test_a_crowd_is_summed_as_experts_one_by_one(monkeypatch: pytest.MonkeyPatch
         np.testing.assert_allclose(found.expert_move, one.expert_move, atol=1e-12)
         np.testing.assert_allclose(found.schur_inverse, one.schur_inverse, atol=1e-12)
         np.testing.assert_allclose(arrow.variances(found, 1)[1], arrow.variances(one, 1)[1], atol=1e-12)
+
+
+def test_columns_with_a_sign_are_columns_in_which_nobody_differs() -> None:
+    log, _ = simulate(6, 200)
+    x, sign = log.features.to_numpy(), 2.0 * log.truth - 1.0
+    ends = np.eye(2)[log.truth]
+    short = fit_posterior(
+        np.hstack([x, ends]),
+        log.expert,
+        log.decision,
+        6,
+        2,
+        np.array([0, 1, 4, 4, 2, 3]),
+        log.weight,
+        sign=sign,
+    )
+    long = arrow.Rows(np.hstack([x, ends, x * sign[:, None]]), log.expert, log.decision, 6, 2, log.weight)
+    stiff = short.expert_precision.copy()
+    stiff[:, 4:] = 1e9
+    at, step = arrow.climb(
+        long, arrow.Coefficients(np.zeros((6, 1)), np.zeros((6, 6, 1)), short.team_precision, stiff)
+    )
+    np.testing.assert_allclose(short.weights[:-1], at.team + at.expert, atol=1e-3)
+    np.testing.assert_allclose(short.covariance[:-1], arrow.joint_covariance(step), atol=1e-4)
+    with pytest.raises(ValueError, match="two classes"):
+        arrow.Rows(x, log.expert, log.decision, 6, 3, log.weight, sign, 1)
+
+
+def test_a_long_log_is_fitted_from_where_another_fit_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, _ = simulate(8, 300)
+    held = np.arange(len(log)) % 4 == 0
+    first = PooledLogistic(form="difficulty").fit(log.take(~held))
+    cold = PooledLogistic().settled([first]).fit(log)
+    steps: list[int] = []
+    newton = arrow.newton
+    monkeypatch.setattr(arrow, "newton", lambda *args: steps.append(1) or newton(*args))
+    again = PooledLogistic().settled([first]).fit(log)
+    before = len(steps)
+    np.testing.assert_array_equal(again.posterior_.weights, cold.posterior_.weights)  # short: as ever
+    monkeypatch.setattr(hierarchical, "LONG", 1000)
+    warm = PooledLogistic().settled([first]).fit(log)
+    assert len(steps) - before < before / 2
+    assert warm.begin is None
+    here = np.arange(len(log))
+    loss = [-m.log_rows(log.features, log.truth, log.expert)[here, log.decision].mean() for m in (cold, warm)]
+    assert loss[1] == pytest.approx(loss[0], abs=2e-3)
+    choice = PooledLogistic(form="choice").fit(log)
+    renamed = PooledLogistic().settled([first])
+    fewer = log.take(log.expert > 0)
+    assert renamed.fit(fewer).form_ == "difficulty"
+    right = PooledLogistic(form="choice")
+    right.begin = first  # of another form: it cannot begin there
+    np.testing.assert_array_equal(right.fit(log).posterior_.weights, choice.posterior_.weights)
 
 
 def test_climb_ends_where_the_gradient_is_zero() -> None:

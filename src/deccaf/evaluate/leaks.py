@@ -109,7 +109,7 @@ def find_leaks(history: History) -> Leaks:
 
 def _suspicions(column: _Column, scores: Alone, known: _Known) -> Iterator[Leak]:
     """What is wrong with a column, the worst first."""
-    if len(np.unique(column.codes)) < 2:
+    if _count(column.codes) < 2:
         return
     yield from _copies(column, known)
     yield from _numberings(column, known)
@@ -258,7 +258,7 @@ class _Target:
     @property
     def classes(self) -> int:
         """How many different codes there are."""
-        return len(np.unique(self.codes))
+        return _count(self.codes)
 
     def auc(self, column: _Column) -> float:
         """The best AUC for one class against the others, cross-fitted; NaN with too few cases."""
@@ -286,10 +286,10 @@ class _Target:
     def decides(self, column: _Column) -> bool:
         """Whether the code tells the value of the column, by more than chance."""
         values = column.codes[self.rows]
-        if not 2 <= len(np.unique(values)) <= self.classes or self.classes < 3:
+        if not 2 <= _count(values) <= self.classes or self.classes < 3:
             return False
         return _pairs(self.codes, values) == self.classes and _seldom(
-            values, self.classes * np.log(len(np.unique(values)))
+            values, self.classes * np.log(_count(values))
         )
 
     def shown(self, column: _Column) -> str:
@@ -341,14 +341,19 @@ def _cross_fitted_auc(bins: Ints, hit: Array, fold: Ints) -> float:
 
 def _one_for_one(one: Ints, other: Ints) -> bool:
     """Whether two columns of codes split the rows in the same way, by more than chance."""
-    kinds = len(np.unique(other))
-    if kinds < 2 or len(np.unique(one)) != kinds or _pairs(one, other) != kinds:
+    kinds = _count(other)
+    if kinds < 2 or _count(one) != kinds or _pairs(one, other) != kinds:
         return False
     return _seldom(other, float(gammaln(kinds + 1)))
 
 
+def _count(codes: Ints) -> int:
+    """How many different codes; by a hash, as sorting every column anew would take most of the time."""
+    return len(pd.unique(codes))
+
+
 def _pairs(one: Ints, other: Ints) -> int:
-    return len(np.unique((one + 1) * (int(other.max(initial=-1)) + 2) + other + 1))
+    return _count((one + 1) * (int(other.max(initial=-1)) + 2) + other + 1)
 
 
 def _seldom(codes: Ints, ways: float = 0.0) -> bool:

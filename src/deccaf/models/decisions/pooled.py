@@ -21,6 +21,7 @@ from deccaf.data.folds import error_of
 from deccaf.models.contributions import linear_contributions
 from deccaf.models.decisions.log import DecisionLog
 from deccaf.models.decisions.rates import dirichlet_strength
+from deccaf.models.linear import hierarchical
 from deccaf.models.linear.encoding import LinearEncoder
 from deccaf.models.linear.hierarchical import Posterior, fit_posterior
 from deccaf.models.linear.selection import most_informative
@@ -33,6 +34,8 @@ FORMS = ("choice", "difficulty", "right")
 _OPERATIONS = 1e9
 """Experts x coefficients^3 in one step of the algebra, at most."""
 _COEFFICIENTS = (40, 300)
+_COVARIANCES = 25e6
+"""Numbers that everybody's covariances may take (200 MB), for difficulty to be tried."""
 
 
 class PooledLogistic(DecisionPart):
@@ -51,6 +54,8 @@ class PooledLogistic(DecisionPart):
         Degrees of freedom of the experts' deviations from the team; infinity is a Gaussian prior.
     form
         One of `FORMS`; None: the first that fits, or what held-out decisions prefer.
+    begin
+        A fitted model, whose coefficients the search for those of a long log begins with.
 
     Attributes
     ----------
@@ -65,18 +70,24 @@ class PooledLogistic(DecisionPart):
     name = "pooled"
     family = "logistic"
 
-    def __init__(self, tails: float = 1.0, form: str | None = None) -> None:
+    def __init__(
+        self, tails: float = 1.0, form: str | None = None, begin: PooledLogistic | None = None
+    ) -> None:
         self.tails = tails
         self.form = form
+        self.begin = begin
 
     def next_trial(self, trials: Sequence[PooledLogistic]) -> PooledLogistic:
         """The first trial chooses the form for the others: trying all forms takes several times as long."""
-        return self.settled(trials[:1])
+        return PooledLogistic(self.tails, trials[0].form_ if trials else self.form)
 
     def settled(self, trials: Sequence[PooledLogistic]) -> PooledLogistic:
         """With the form that most trials chose."""
         forms = [trial.form_ for trial in trials]
-        return PooledLogistic(self.tails, max(forms, key=forms.count) if forms else self.form)
+        if not forms:
+            return PooledLogistic(self.tails, self.form)
+        form = max(forms, key=forms.count)
+        return PooledLogistic(self.tails, form, trials[forms.index(form)])
 
     def fit(self, log: DecisionLog, validation: DecisionLog | None = None) -> PooledLogistic:
         """Learn from one row per decision; the evidence sets the shrinkage, `validation` chooses the form."""
@@ -84,7 +95,8 @@ class PooledLogistic(DecisionPart):
         forms = possible_forms(len(encoder.groups_), len(log.experts), log.classes)
         if self.form in forms:
             forms = [str(self.form)]
-        self._learn(log, encoder, forms[0])
+        self._learn(log, encoder, forms[0], self.begin)
+        self.begin = None  # it has served
         if validation is not None and len(validation):
             for form in forms[1:]:
                 other = PooledLogistic(self.tails)._learn(log, encoder, form)
@@ -92,7 +104,9 @@ class PooledLogistic(DecisionPart):
                     vars(self).update({**vars(other), "form": self.form})
         return self
 
-    def _learn(self, log: DecisionLog, encoder: LinearEncoder, form: str) -> PooledLogistic:
+    def _learn(
+        self, log: DecisionLog, encoder: LinearEncoder, form: str, begin: PooledLogistic | None = None
+    ) -> PooledLogistic:
         self.form_, self.classes_ = form, log.classes
         self.errors_ = error_shares(log) if form == "right" else None
         target = (log.decision == log.truth).astype(np.int64) if form == "right" else log.decision
@@ -103,24 +117,40 @@ class PooledLogistic(DecisionPart):
             encoder = encoder.only(kept)
             matrix = encoder.transform(log.features)
         self.encoder_ = encoder
-        groups, width = encoder.groups_, matrix.shape[1]
-        common = np.empty(0, np.int64)
+        groups, harder = encoder.groups_, np.empty(0, np.int64)
         if form == "difficulty":
-            groups = np.concatenate([groups, groups + groups.max(initial=-1) + 1])
-            common = np.arange(width, 2 * width)
-        last = groups.max(initial=-1) + 1
-        self.posterior_ = fit_posterior(
-            self._design(matrix, log.truth),
+            harder = groups + groups.max(initial=-1) + 1
+        last = max(groups.max(initial=-1), harder.max(initial=-1)) + 1
+        toward = np.where(log.truth > 0, 1.0, -1.0)  # the truth, whichever it is
+        found = fit_posterior(
+            np.hstack([matrix, np.eye(log.classes)[log.truth]]),
             log.expert,
             target,
             len(log.experts),
             self._contrasts + 1,
-            np.append(groups, np.full(log.classes, last)),
+            np.concatenate([groups, np.full(log.classes, last), harder]),
             log.weight,
             self.tails,
-            common,
+            toward if form == "difficulty" else None,
+            self._beginning(begin, log),
         )
+        self.posterior_ = found.take(np.argsort(self._order))
         return self
+
+    def _beginning(self, begin: PooledLogistic | None, log: DecisionLog) -> Posterior | None:
+        """What to begin with, as it is learned; None: nothing known fits, or the log is short."""
+        if begin is None or begin.form_ != self.form_ or len(log) < hierarchical.LONG:
+            return None
+        shape = (len(log.experts) + 1, len(self._order), self._contrasts)
+        return begin.posterior_.take(self._order) if begin.posterior_.weights.shape == shape else None
+
+    @property
+    def _order(self) -> Ints:
+        """Columns of the design as they are learned: first those in which people differ."""
+        width = len(self.encoder_.groups_)
+        harder = width if self.form_ == "difficulty" else 0
+        places = np.arange(width + harder + self.classes_)
+        return np.concatenate([places[:width], places[width + harder :], places[width : width + harder]])
 
     @property
     def _contrasts(self) -> int:
@@ -299,8 +329,10 @@ def possible_forms(columns: int, experts: int, classes: int) -> list[str]:
     """The forms whose algebra is quick enough, the plainest first; at least one."""
     most = most_coefficients(experts)
     fits = (columns + classes) * (classes - 1) <= most
-    if classes == 2:
-        return ["choice", "difficulty"] if 2 * columns + classes <= most else ["choice"]
+    if classes == 2:  # of difficulty nobody has coefficients of their own, but everybody a covariance
+        return (
+            ["choice", "difficulty"] if fits and experts * (2 * columns) ** 2 <= _COVARIANCES else ["choice"]
+        )
     return ["choice", "right"] if fits else ["right"]
 
 

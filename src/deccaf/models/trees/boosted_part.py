@@ -31,6 +31,9 @@ SPACE: Space = {
     "bagging_freq": 1,
 }
 """What larger budgets draw further settings from."""
+_MANY, _RATE = 100_000, 0.1
+"""Rows from which the quick settings learn at no smaller rate: small steps are for data that tell little.
+Trees of 150,000 cases came to a log-loss of 0.437 instead of 0.447, in less than half the time."""
 
 
 class BoostedPart:
@@ -97,13 +100,22 @@ class BoostedPart:
         model.booster_ = boosting.from_text(data["booster"])
         return model
 
+    def _in_time(self, params: Mapping[str, Any], rows: int) -> Mapping[str, Any]:
+        """The settings for so many rows."""
+        if rows < _MANY or params not in self.quick:
+            return params
+        return {**params, "learning_rate": max(params["learning_rate"], _RATE)}
+
     @abstractmethod
     def _matrix_of(self, rows: Any) -> Array:
         """The columns of the trees."""
 
     def _train(self, rows: Any, validation: Any | None, categorical: Sequence[int]) -> None:
         """Boost by each of the candidates, and keep the best on held-out rows; without them, the first."""
-        tried, matrix = self.candidates or self.quick, self._matrix_of(rows)
+        tried, matrix = (
+            [self._in_time(p, len(rows)) for p in self.candidates or self.quick],
+            self._matrix_of(rows),
+        )
 
         def boosted(
             params: Mapping[str, Any], held: tuple[Array, NDArray[np.int64], Array] | None = None

@@ -31,8 +31,10 @@ _BINNING = ("enable_bundle", "max_bin", "min_data_in_bin", "bin_construct_sample
 """Settings that change how rows are binned; LightGBM refuses rows that were binned with others."""
 _FLOOR = 1e-7
 """No class is less likely than this: a class absent in training must not make a blend infinite."""
-_LARGE = 4_000_000
-_MANY_WALKS, _MANY_ROWS = 2_000_000, 4_096
+_LARGE, _HUGE = 4_000_000, 40_000_000
+"""Numbers in a matrix from which it is predicted, and boosted, by two threads. For each tree they wait for
+each other dozens of times, and where other work has the cores every wait lasts as long as its turn."""
+_MANY_WALKS, _MANY_ROWS = 200_000, 4_096
 """Rows x trees, and rows, from which it pays to prepare the forest."""
 _PREPARED: WeakKeyDictionary[Boosted, ExpertScorer] = WeakKeyDictionary()
 """A model in use is asked again and again."""
@@ -79,7 +81,7 @@ class TrainingRows:
         """
         import lightgbm as lgb
 
-        always = {**_ALWAYS, "seed": self.seed, "num_threads": _threads(self.matrix)}
+        always = {**_ALWAYS, "seed": self.seed, "num_threads": _threads(self.matrix, _HUGE)}
         settings = {**always, **params, **_objective(self.classes)}
         rounds = int(settings.pop("n_estimators", 100))
         if start is not None:
@@ -151,7 +153,7 @@ def _raw(booster: Boosted, matrix: Array) -> Array:
     """Raw scores; of many rows by the prepared forest, which is several times as fast as LightGBM."""
     walks = len(matrix) * booster.num_trees()
     if walks < _MANY_WALKS or len(matrix) < _MANY_ROWS:
-        return np.asarray(booster.predict(matrix, raw_score=True, num_threads=_threads(matrix)))
+        return np.asarray(booster.predict(matrix, raw_score=True, num_threads=_threads(matrix, _LARGE)))
     scorer = _PREPARED.get(booster)
     if scorer is None:
         scorer = _PREPARED[booster] = ExpertScorer(booster, (), np.empty((1, 0)))
@@ -190,9 +192,9 @@ def from_text(text: str) -> StoredTrees:
     return StoredTrees(text)
 
 
-def _threads(matrix: Array) -> int:
-    """Small data are boosted faster by one thread than by two that wait for each other."""
-    return 2 if matrix.size > _LARGE else 1
+def _threads(matrix: Array, large: int) -> int:
+    """One thread unless there is much to do; however many cores there are, so that trees are the same."""
+    return 2 if matrix.size > large else 1
 
 
 def _objective(classes: int) -> dict[str, Any]:
