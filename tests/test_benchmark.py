@@ -177,12 +177,12 @@ def test_teams_are_drawn_around_what_the_classifier_costs(finished):
 
 
 def test_as_published_searches_for_every_initial_score_and_expert(tmp_path, monkeypatch):
-    """The profile `paper` in small: the same pieces, two trials each, and every search in two parts."""
+    """The profile `paper` in small: the same pieces, ended after two trials each, and every search in two parts."""
     monkeypatch.setattr(search, "PART", 1)
     asked = read_profile("paper")
     assert asked.search.as_published
     assert asked.search.classifier == asked.search.expertise == "paper"
-    few = asked.search.model_copy(update={"classifier": 2, "expertise": 2})
+    few = asked.search.model_copy(update={"most": 2})
     small = SMALL.model_copy(update={"search": few})
     grid = {"policies": ["ova", "deccaf-paper"], "capacities": [0], "shares": [0.1], "workloads": []}
     small = small.with_grid(grid).with_team({"size": 2, "around": "threshold"})
@@ -201,6 +201,7 @@ def test_as_published_searches_for_every_initial_score_and_expert(tmp_path, monk
     assert {Store(tmp_path).report(key)["trials"] for key in parts} == {1}
     assert len(table) == 2
     assert table["expected_cost_per_100"].notna().all()
+    assert "each ended after 2 trials" in bench_report(tmp_path).lead
 
 
 def test_costs_of_the_decisions_that_were_drawn(finished):

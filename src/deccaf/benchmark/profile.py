@@ -176,6 +176,8 @@ class SearchTable(Table):
     """How many settings of each search compete, beside the fixed ones, for every history."""
     as_published: bool = False
     """Search for every history, every expert's model and every initial score apart, with deep trees too."""
+    most: int | None = Field(None, ge=1)
+    """Trials after which every search ends, with what its full budget would have found by then."""
 
 
 class TeamTable(Table):

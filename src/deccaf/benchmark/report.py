@@ -53,8 +53,13 @@ def searched(store: Store) -> str:
     asked = {name: search.get(name, "none") for name in ("classifier", "expertise")}
     if set(asked.values()) <= {"none", 0}:
         return "The paper's models had fixed settings; nothing was searched."
+    most = search.get("most")
     if search.get("as_published") and set(asked.values()) == {"paper"}:
-        return "The paper's models had the searches of its appendix, for every history, expert and start."
+        ended = (
+            "" if most is None else f"; each ended after {most:,} trials where it had more (1,700 at most)"
+        )
+        how = f"for every history, expert and start{ended}"
+        return f"The paper's models had the searches of its appendix, {how}."
     words = {n: f"{b} trials" if isinstance(b, int) else f"the budget {b!r}" for n, b in asked.items()}
     each = " for every history, expert and start" if search.get("as_published") else ""
     return (

@@ -125,6 +125,7 @@ def _searches(profile: Profile) -> tuple[list[Wanted], list[Wanted]]:
         search.shortlist,
         apart=search.as_published,
         experts=profile.team.size,
+        most=search.most,
     )
 
 
@@ -382,6 +383,8 @@ def _size(s: Scenario) -> float:
 def _identity(profile: Profile, source: Source) -> dict[str, Any]:
     """What must not change between runs into one folder; the grid may."""
     tables = profile.model_dump(mode="json", exclude={"grid"})
+    if profile.search.most is None:
+        tables["search"].pop("most")  # folders from before there was an end can be extended
     if source.alerts is not None:
         tables.pop("world")
     return {**tables, "files": source.identity(), "format": _FORMAT}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -42,6 +42,8 @@ class Wanted:
     """Of the classifier: the one initial score to search with; None: it is searched too."""
     expert: int | None = None
     """Of one-vs-all: whose own model; None: one set of settings for all experts' models together."""
+    most: int | None = None
+    """Trials after which it ends; None: when its budget is spent."""
 
     @property
     def name(self) -> str:
@@ -59,14 +61,25 @@ class Wanted:
     def trials(self) -> Budget:
         """The budget; of a bare number three fifths are drawn at random."""
         if isinstance(self.budget, str):
-            return SEARCHES[self.space].budget(self.budget)
-        return Budget(self.budget, round(0.6 * self.budget))
+            whole = SEARCHES[self.space].budget(self.budget)
+        else:
+            whole = Budget(self.budget, round(0.6 * self.budget))
+        return whole if self.most is None else Budget(min(self.most, whole.trials), whole.startup)
 
 
 def wanted(
-    classifier: str | int, expertise: str | int, keep: int, *, apart: bool, experts: int
+    classifier: str | int,
+    expertise: str | int,
+    keep: int,
+    *,
+    apart: bool,
+    experts: int,
+    most: int | None = None,
 ) -> tuple[list[Wanted], list[Wanted]]:
-    """The searches of the classifier, and those of the expertise models; `apart` as the paper made them."""
+    """The searches of the classifier, and those of the expertise models; `apart` as the paper made them.
+
+    `most` ends every search after so many trials.
+    """
     first: list[Wanted] = []
     if classifier != "none" and not apart:
         first = [Wanted("classifier", "classifier", classifier, keep)]
@@ -79,7 +92,7 @@ def wanted(
         space = "expertise" if apart else "expertise-shallow"
         second = [Wanted("hem", space, expertise, keep)]
         second += [Wanted("ova", space, expertise, keep, expert=j) for j in people]
-    return first, second
+    return [replace(one, most=most) for one in first], [replace(one, most=most) for one in second]
 
 
 def check_tools(searches: tuple[list[Wanted], list[Wanted]]) -> None:
