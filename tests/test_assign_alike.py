@@ -16,7 +16,7 @@ from assign_instances import (
     tiny,
 )
 from deccaf.assign import AssignmentProblem, solve, solve_problem, verify
-from deccaf.assign.exact import sample_prices, transport
+from deccaf.assign.exact import generation, sample_prices, transport
 from deccaf.assign.exact.flow import Deadline
 
 
@@ -185,3 +185,89 @@ def test_prices_that_are_nonsense_cost_time_alone():
     for prices in (np.full(12, 1e6), np.arange(12.0), -np.arange(12.0)):
         warm = solve_problem(made.problem(), "priced", warm_prices=prices)
         assert np.array_equal(warm.maker, anew.maker)
+
+
+@pytest.mark.parametrize("loads", ["exact", "full", "with closed makers"])
+@pytest.mark.parametrize("kind", ["generic", *list(ADVERSARIAL)[:3]])
+def test_a_corrected_sample_with_loads_that_leave_no_room(kind, loads, generated, monkeypatch):
+    """What a sample is asked for instead has to add up to all cases too."""
+    monkeypatch.setattr(generation, "SAMPLE", 1_000)
+    rng = np.random.default_rng([9, len(kind)])
+    if kind == "generic":
+        loss = rng.random((3_000, 40))
+    else:
+        loss = np.asarray(ADVERSARIAL[kind](rng, 3_000, 40).loss, np.float64)
+    share = rng.dirichlet(np.full(40, 2.0))
+    if loads == "with closed makers":
+        share[rng.choice(40, 12, replace=False)] = 0.0
+    upper = rng.multinomial(3_000, share / share.sum())
+    lower = np.zeros_like(upper) if loads == "full" else upper
+    asked = []
+    fitting = generation._fitting
+    monkeypatch.setattr(generation, "_fitting", lambda *a: asked.append(fitting(*a)) or asked[-1])
+    check_against_flow(AssignmentProblem(loss, upper, lower), "priced")
+    assert asked
+    for limits in asked:
+        assert limits.lower.min() >= 0
+        assert (limits.lower <= limits.upper).all()
+        assert limits.lower.sum() <= 3_000 <= limits.upper.sum()
+
+
+def test_limits_that_fit_are_next_to_those_asked_for():
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        total = int(rng.integers(1, 400))
+        load = rng.multinomial(total, rng.dirichlet(np.full(12, 0.5)))
+        off = rng.integers(-9, 10, 12) * (load > 0)
+        for lower, upper in ((load, load), (np.zeros_like(load), load), (load, load + 3)):
+            found = generation._fitting(lower + off, upper + off, total)
+            assert found.lower.min() >= 0
+            assert (found.lower <= found.upper).all()
+            assert found.lower.sum() <= total <= found.upper.sum()
+    whole = generation._fitting(np.array([2, 3]), np.array([4, 9]), 10)
+    np.testing.assert_array_equal([whole.lower, whole.upper], [[2, 3], [4, 9]])
+
+
+def sampled(number: int, monkeypatch) -> AssignmentProblem:
+    """A problem of any kind, and samples so small that every stage of the search is passed through."""
+    rng = np.random.default_rng([123, number])
+    n, makers = int(rng.integers(600, 4_000)), int(rng.integers(5, 60))
+    monkeypatch.setattr(generation, "SAMPLE", int(rng.integers(200, 4_000)))
+    monkeypatch.setattr(generation, "PER_MAKER", int(rng.integers(1, 5)))
+    monkeypatch.setattr(generation, "BLOCK", int(rng.choice([4, 16, 64])))
+    kind = str(rng.choice(["generic", "rounded", *ADVERSARIAL]))
+    if kind in ADVERSARIAL:
+        loss = np.asarray(ADVERSARIAL[kind](rng, n, makers).loss, np.float64)
+    else:
+        loss = rng.random((n, makers)).round(1 if kind == "rounded" else 9)
+    n, makers = loss.shape
+    share = rng.dirichlet(np.full(makers, float(rng.choice([0.3, 1.0, 5.0]))))
+    if rng.random() < 0.3:
+        share[rng.choice(makers, max(1, makers // 4), replace=False)] = 0.0
+    load = rng.multinomial(n, share / share.sum())
+    room = rng.integers(0, n // makers + 1, makers)
+    some = (load * rng.random(makers)).astype(np.int64)
+    lower, upper = [(load, load), (0 * load, load), (0 * load, load + room), (some, load + room)][number % 4]
+    eligible = None
+    if rng.random() < 0.4:
+        eligible = rng.random((n, makers)) < rng.choice([0.3, 0.8])
+        eligible[np.arange(n), rng.permutation(np.repeat(np.arange(makers), load))] = True
+    return AssignmentProblem(loss, upper, lower, eligible)
+
+
+SHORT = (145, 548, 552, 665, 777, 795, 881, 883, 1229)
+"""Where a maker that was short of room in a flow has no case to give, and no other maker needs one."""
+
+
+@pytest.mark.parametrize(
+    "numbers", [range(40), SHORT, pytest.param(range(40, 3_000), marks=pytest.mark.long)]
+)
+@pytest.mark.usefixtures("generated")
+def test_small_samples_against_the_flow(numbers, monkeypatch):
+    for number in numbers:
+        problem = sampled(number, monkeypatch)
+        plan, full = solve_problem(problem, "priced"), solve_problem(problem, "flow")
+        verify(problem, plan)
+        size = np.abs(problem.loss[np.arange(problem.shape[0]), full.maker]).sum()
+        assert plan.objective == pytest.approx(full.objective, abs=1e-11 * size), number
+        assert not plan.stopped, number

@@ -126,10 +126,26 @@ def _corrected(search: Search, losses: Losses, prices: Floats, deadline: Deadlin
             break
         best, prices = value, tried
         missed = np.rint(search.weight * loads_at(search.losses, tried)[1]).astype(np.int64) - load
-        lower = np.maximum(limits.lower + missed, 0)
-        corrected = Limits(lower, np.maximum(limits.upper + missed, lower), limits.total)
+        corrected = _fitting(limits.lower + missed, limits.upper + missed, limits.total)
         tried = _rounds(replace(search, limits=corrected), tried, BLOCK_ROUNDS, REACH, deadline).prices
     return prices
+
+
+def _fitting(lower: Ints, upper: Ints, total: int) -> Limits:
+    """Limits next to these that are not below 0, and between which the total lies."""
+    lower = np.maximum(lower, 0)
+    lower = lower - _shared_out(int(lower.sum()) - total, lower)
+    upper = np.maximum(upper, lower)
+    return Limits(lower, upper + _shared_out(total - int(upper.sum()), upper), total)
+
+
+def _shared_out(many: int, by: Ints) -> Ints:
+    """Whole numbers in proportion to others, which sum to `many`, or all 0 if that is not above 0."""
+    if many <= 0:
+        return np.zeros_like(by)
+    parts = by if by.any() else np.ones_like(by)
+    ends = np.rint(np.cumsum(parts) * (many / parts.sum())).astype(np.int64)
+    return np.asarray(np.diff(ends, prepend=0))
 
 
 def _supply(n: int, size: int) -> Ints:

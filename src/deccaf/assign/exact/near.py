@@ -126,7 +126,8 @@ def near(search: Search, prices: Floats, short: Ints) -> Near:
     more = [rows * makers + j for j, (rows, _) in zip(starved, nearest, strict=True)]
     if len(crowded):
         more += _givers(losses, prices, best, wide.home, crowded, needed[crowded] + 1)
-    arcs = add_arcs(losses, prices, arcs, wide.home, np.concatenate(more))
+    if sum(map(len, more)):  # a maker that is short of room may have no case to give
+        arcs = add_arcs(losses, prices, arcs, wide.home, np.concatenate(more))
     return Near(prices, loaded(search, arcs), width, value, off)
 
 
