@@ -192,6 +192,7 @@ def test_prices_that_are_nonsense_cost_time_alone():
 def test_a_corrected_sample_with_loads_that_leave_no_room(kind, loads, generated, monkeypatch):
     """What a sample is asked for instead has to add up to all cases too."""
     monkeypatch.setattr(generation, "SAMPLE", 1_000)
+    monkeypatch.setattr(generation, "TO_CORRECT", 1)
     rng = np.random.default_rng([9, len(kind)])
     if kind == "generic":
         loss = rng.random((3_000, 40))
@@ -234,6 +235,8 @@ def sampled(number: int, monkeypatch) -> AssignmentProblem:
     n, makers = int(rng.integers(600, 4_000)), int(rng.integers(5, 60))
     monkeypatch.setattr(generation, "SAMPLE", int(rng.integers(200, 4_000)))
     monkeypatch.setattr(generation, "PER_MAKER", int(rng.integers(1, 5)))
+    monkeypatch.setattr(generation, "TO_CORRECT", 1)
+    monkeypatch.setattr(generation, "CORRECTIONS", 1 + number % 3)
     monkeypatch.setattr(generation, "BLOCK", int(rng.choice([4, 16, 64])))
     kind = str(rng.choice(["generic", "rounded", *ADVERSARIAL]))
     if kind in ADVERSARIAL:

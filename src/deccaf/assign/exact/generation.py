@@ -34,7 +34,8 @@ from deccaf.assign.exact.scan import (
 SAMPLE = 1_000_000  # cells of the sample that gives the first prices
 LARGER, FEW = 10, 0.25  # times as many in the next one, while they are few: this part of all cases
 BLOCK = 64  # neighbours in such a sample
-CORRECTIONS = 4  # of a sample's prices by what all cases would do
+CORRECTIONS, OF_MANY, VERY_MANY = 1, 3, 2_000_000  # of a sample's prices by what all cases would do
+TO_CORRECT = 10  # cases a maker in the sample, at least: fewer say too little
 PER_MAKER = 4  # cases a maker in it, at least
 SAMPLE_ROUNDS, BLOCK_ROUNDS, ADAPT_ROUNDS, ROUNDS = 5, 12, 3, 25
 ADAPT_CASES, ADAPT_SHARE = 40.0, 0.005  # second choices to look at: by maker, and of all cases
@@ -109,7 +110,8 @@ def _sampled(losses: Losses, limits: Limits, seed: int, tie: float, deadline: De
         supply = _supply(n, len(rows))
         search = Search(losses.part(rows), limits, supply, tie, min(NEAR, most), most_near=most)
         prices = _rounds(search, prices, BLOCK_ROUNDS, REACH, deadline).prices
-    return _corrected(search, losses, prices, deadline) if len(rows) <= FEW * n else prices
+    few = len(rows) <= FEW * n and len(rows) >= TO_CORRECT * makers
+    return _corrected(search, losses, prices, deadline) if few else prices
 
 
 def _corrected(search: Search, losses: Losses, prices: Floats, deadline: Deadline) -> Floats:
@@ -118,16 +120,19 @@ def _corrected(search: Search, losses: Losses, prices: Floats, deadline: Deadlin
     So the sample is asked for prices at which it is off by as much the other way, maker by maker, as long as
     that raises the dual value of the whole matrix.
     """
-    limits, tried, best = search.limits, prices, -np.inf
-    for _ in range(CORRECTIONS):
+    limits, (best, load) = search.limits, loads_at(losses, prices)
+    best += search.paid(prices)
+    for _ in range(OF_MANY if losses.shape[0] >= VERY_MANY else CORRECTIONS):
+        missed = np.rint(search.weight * loads_at(search.losses, prices)[1]).astype(np.int64) - load
+        corrected = _fitting(limits.lower + missed, limits.upper + missed, limits.total)
+        tried = _rounds(replace(search, limits=corrected), prices, BLOCK_ROUNDS, REACH, deadline).prices
+        if deadline.left() <= 0:
+            break
         value, load = loads_at(losses, tried)
         value += search.paid(tried)
-        if value <= best or deadline.left() <= 0:
+        if value <= best:
             break
         best, prices = value, tried
-        missed = np.rint(search.weight * loads_at(search.losses, tried)[1]).astype(np.int64) - load
-        corrected = _fitting(limits.lower + missed, limits.upper + missed, limits.total)
-        tried = _rounds(replace(search, limits=corrected), tried, BLOCK_ROUNDS, REACH, deadline).prices
     return prices
 
 
