@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "deccaf"
 
 # Each room may import from the rooms on the levels before its own, and from itself.
 LEVELS = [
-    {"errors", "progress"},
+    {"errors", "progress", "threads"},
     {"addresses"},
     {"optional", "plugins", "client"},
     {"cluster", "tracing"},

@@ -15,6 +15,7 @@ from deccaf.models.decisions.log import DecisionLog
 from deccaf.models.decisions.model import PARTS, DecisionModel
 from deccaf.models.decisions.rates import ShrunkenRates
 from deccaf.models.rows import aged
+from deccaf.models.trees import boosting
 from models_world import World, excess, make_world, stored
 
 N = 1600
@@ -68,6 +69,30 @@ def test_log_odds_say_what_the_tables_say(world: World, fitted: DecisionModel) -
         np.testing.assert_allclose(odds, expected, atol=2e-6)
         known = np.broadcast_to(part.log_odds(world.features, experts[:3]), (len(odds), 2, 3))
         np.testing.assert_allclose(known, expected[:, :, :3], atol=2e-6)
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_log_odds_of_rows_are_those_of_the_table(
+    monkeypatch: pytest.MonkeyPatch, world: World, fitted: DecisionModel, prepared: bool
+) -> None:
+    """Also where trees are prepared for a plan, and with one never seen."""
+    monkeypatch.setattr(boosting, "pays_to_prepare", lambda *_: prepared)
+    rows = np.arange(len(world.features))
+    for newcomers in (0, 1):
+        expert = rows % (len(world.names) + newcomers)
+        for part in fitted.parts_.values():
+            table = part.log_table(world.features, np.arange(len(world.names) + 1))[rows, expert]
+            wanted = table[..., 1] - table[..., 0]
+            np.testing.assert_allclose(part.log_odds_rows(world.features, expert), wanted, atol=2e-6)
+
+
+def test_intervals_of_rows_are_those_of_the_table(world: World, fitted: DecisionModel) -> None:
+    low, high = fitted.interval(world.features)
+    found_low, found_high, q = fitted.interval_rows(world.features, world.expert.tolist())
+    place, who = np.arange(len(world.features)), fitted.positions(world.expert)
+    np.testing.assert_allclose(found_low, low[place, who], atol=1e-6)
+    np.testing.assert_allclose(found_high, high[place, who], atol=1e-6)
+    np.testing.assert_allclose(q, fitted.predict(world.features)[place, who], atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["none", "sigmoid", "isotonic"])

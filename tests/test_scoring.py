@@ -246,6 +246,41 @@ def test_few_scores_and_very_deep_trees_are_left_to_lightgbm(monkeypatch: pytest
     np.testing.assert_allclose(deep.raw(cases), long_way, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["plain", "dart", "zero as missing", "deep", "expert is a number"])
+@pytest.mark.parametrize("left_to_lightgbm", [False, True])
+def test_rows_with_experts_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, kind: str, left_to_lightgbm: bool
+) -> None:
+    booster, cases = train(**KINDS[kind]), odd_cases()
+    scorer = ExpertScorer(booster, EXPERT, np.arange(14.0))
+    chosen = np.random.default_rng(5).integers(0, 14, (len(cases), 2))
+    whole = scorer.raw(cases)
+    if left_to_lightgbm:
+        monkeypatch.setattr(scoring, "_KEPT_CELLS", 0)
+        scorer = ExpertScorer(booster, EXPERT, np.arange(14.0))
+    found = scorer.raw_rows(cases, chosen)
+    np.testing.assert_allclose(found, np.take_along_axis(whole, chosen, axis=1), rtol=0, atol=1e-12)
+    with pytest.raises(DataError, match="positions"):
+        scorer.raw_rows(cases[:1], [[14]])
+
+
+@pytest.mark.parametrize("levels", [3, 8, 9, 33, 64, 65, 200])
+def test_categories_have_a_bit_each_as_long_as_there_are_bits(levels: int) -> None:
+    rng = np.random.default_rng(levels)
+    x = np.column_stack([rng.integers(0, levels, 4000), rng.normal(size=4000)]).astype(np.float64)
+    y = (rng.normal(size=levels)[x[:, 0].astype(int)] + 0.3 * x[:, 1] > 0).astype(np.float64)
+    booster = lgb.train(QUIET, lgb.Dataset(x, y, categorical_feature=[0]), 8)
+    cases = np.vstack([x[:500], [[levels, 0.0], [-1.0, 0.0], [np.nan, 0.0], [1e6, 0.0]]])
+    found = ExpertScorer(booster, (), np.empty((1, 0))).raw(cases)[:, 0]
+    np.testing.assert_allclose(found, booster.predict(cases, raw_score=True), rtol=0, atol=1e-12)
+
+
+def test_a_few_cases_are_summed_like_many() -> None:
+    scorer = ExpertScorer(train(), EXPERT, np.arange(14.0))
+    cases = odd_cases()
+    np.testing.assert_allclose(scorer.raw(cases[:40]), scorer.raw(cases)[:40], rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize(("rows", "experts"), [(0, 3), (3, 0), (1, 1)])
 def test_empty_and_single(rows: int, experts: int) -> None:
     scorer = ExpertScorer(train(), EXPERT, np.arange(3))

@@ -21,6 +21,7 @@ from typing import Any
 
 from deccaf.errors import ConfigError, DeccafError, DeccafWarning
 from deccaf.optional import extra
+from deccaf.threads import one_thread
 
 _LOCAL = re.compile(r"local:([1-9]\d*)")
 _AHEAD = 2
@@ -174,9 +175,7 @@ def each(
 
 
 def _by_one_thread(function: Callable[..., Any], *given: Any, **more: Any) -> Any:
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_thread():
         return function(*given, **more)
 
 

@@ -62,6 +62,7 @@ from deccaf.planning.terms import Terms
 from deccaf.planning.waiting import Waits, read_waits
 from deccaf.planning.what_if import Scenario, WhatIf, WhatIfs, what_ifs
 from deccaf.progress import Step, silent
+from deccaf.threads import one_thread
 from deccaf.tracing import traced
 
 if TYPE_CHECKING:
@@ -278,11 +279,13 @@ class FittedTeam:
             )
         if advice:
             plan = advised(plan, scored, limits)
+        ids = scored.ids
+        del scored  # the losses have served
         if intervals and bought is None:
             plan = self._with_intervals(plan, X, step)
         if isinstance(plan, LargePlan):
             return plan.changed(held=held)
-        return replace(plan, table=_like(X, plan.table, scored.ids))
+        return replace(plan, table=_like(X, plan.table, ids))
 
     def _bought(self, answers: Any) -> Decisions:
         """Answers of machines, checked."""
@@ -486,7 +489,12 @@ class FittedTeam:
         extra = () if constraints is None else constraints.columns
         extra = tuple(dict.fromkeys((*extra, *(() if waiting is None else waiting.columns))))
         wants_opinions = opinions or (constraints is not None and score and needs_opinions(constraints))
-        intake, parts, done, total = self._intake(extra), Parts(scratch=scratch), 0, known_length(X)
+        intake, parts, done, total = (
+            self._intake(extra),
+            Parts(scratch=scratch, cases=known_length(X)),
+            0,
+            known_length(X),
+        )
         say = partial(step, "Scoring cases" if score else "Checking cases")
         say(0, total)
         found = self._scores(intake, X, experts, score, scratch, workers)
@@ -699,9 +707,10 @@ class FittedTeam:
         )
         names = maker.astype(object).where(maker.notna(), None).tolist()
         p, costs = plan[[f"p_{name}" for name in self.classes_.tolist()]].to_numpy(), self._costs(chunk)
-        low, high, by_truth = loss_intervals(
-            self.learned_, chunk.features, names, p, costs, self._paid(chunk, names)
-        )
+        with one_thread():
+            low, high, by_truth = loss_intervals(
+                self.learned_, chunk.features, names, p, costs, self._paid(chunk, names)
+            )
         own = (plan["maker"] == MACHINE).to_numpy()
         said = machine_losses(p, costs).argmin(axis=1)
         each = np.broadcast_to(costs, (len(chunk), *costs.shape[1:]))
@@ -799,8 +808,9 @@ class FittedTeam:
                 yield sent.popleft(), scores
 
     def _score(self, chunk: Chunk, experts: Sequence[str]) -> Scores:
-        costs = self.costs_.array(chunk.amounts)
-        return self.learned_.score(chunk.features, experts, costs, self.review_costs(experts, chunk.columns))
+        costs, paid = self.costs_.array(chunk.amounts), self.review_costs(experts, chunk.columns)
+        with one_thread():
+            return self.learned_.score(chunk.features, experts, costs, paid)
 
     def _opinions(self, chunk: Chunk, experts: Sequence[str]) -> Opinions:
         """What everyone would say on every case, which rules for several opinions need."""

@@ -1,7 +1,10 @@
 """The command line: parse, call the library, show; data on stdout or --out, everything else on stderr."""
 
+import os
+
 from deccaf.cli.interrupt import stopped_quietly
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # see `deccaf.threads`; asked for before NumPy starts more
 with stopped_quietly():  # the libraries take seconds
     from deccaf.cli.app import app, main
 

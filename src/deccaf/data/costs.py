@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 
+from deccaf.data.log_odds import expit
 from deccaf.errors import ConfigError, DataError, show
 
 MACHINE = "machine"

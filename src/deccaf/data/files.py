@@ -25,12 +25,14 @@ from deccaf.data.sources import EXTENSIONS, Source, address_of, shown, sources
 from deccaf.data.times import parse_times
 from deccaf.errors import ConfigError, DataError, DeccafError
 
-CHUNK_ROWS = 131_072
+CHUNK_ROWS = 65_536
 TABLES = (".parquet", ".pq", ".csv")
 """The extensions of tables that are written."""
 SUCCESS = "_SUCCESS"
 """What a folder of parts holds when it is whole."""
 _PROBE = 1 << 16
+_BUFFER = 1 << 18
+"""Bytes of a column that are read at a time, where a row group may hold a million rows."""
 
 
 def read_frame(path: str | Path, text: Collection[str] = (), category: Collection[str] = ()) -> pd.DataFrame:
@@ -74,6 +76,7 @@ def read_frames(
         if form is not None and time in frame:
             frame[time] = parse_times(frame[time], form).values
         yield frame
+    pa.default_memory_pool().release_unused()  # what was read is mostly gone, and Arrow would keep its room
 
 
 def write_frame(frame: pd.DataFrame, path: str | Path) -> None:
@@ -357,7 +360,7 @@ def _parquet_chunks(
         if columns is not None and index.name not in columns:
             index = PandasIndex()
         try:
-            with pa.parquet.ParquetFile(part.path) as parquet:
+            with pa.parquet.ParquetFile(part.path, buffer_size=_BUFFER, pre_buffer=False) as parquet:
                 for batch in parquet.iter_batches(batch_size=rows, columns=wanted):
                     table = index.settled(pa.Table.from_batches([batch]), first_row)
                     first_row += batch.num_rows

@@ -13,8 +13,8 @@ that meet the three correlations as nearly as possible.
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 Array = NDArray[np.float64]
 
@@ -32,7 +32,7 @@ def both_wrong(first: Array, second: Array, r: Array) -> Array:
 
     The integral of the density over the correlation from 0 to r (Drezner and Wesolowsky), by 16 points.
     """
-    a, b = (ndtri(np.clip(chance, _TINY, 1.0 - _TINY)) for chance in (first, second))
+    a, b = (scipy.special.ndtri(np.clip(chance, _TINY, 1.0 - _TINY)) for chance in (first, second))
     angle = np.arcsin(np.clip(r, -CLOSEST, CLOSEST))
     total = np.zeros(np.broadcast_shapes(np.shape(a), np.shape(b), np.shape(angle)))
     for node, weight in zip(_NODES, _WEIGHTS, strict=True):
@@ -45,10 +45,10 @@ def both_wrong(first: Array, second: Array, r: Array) -> Array:
 def all_wrong(errors: Array, r: Array) -> Array:
     """The chance that all of three err; `errors` is (..., 3), `r` (..., 3) of the pairs 01, 02 and 12."""
     loads = _loadings(r)
-    cut, spread = ndtri(np.clip(errors, _TINY, 1.0 - _TINY)), np.sqrt(1.0 - loads**2)
+    cut, spread = scipy.special.ndtri(np.clip(errors, _TINY, 1.0 - _TINY)), np.sqrt(1.0 - loads**2)
     total = np.zeros(errors.shape[:-1])
     for u, mass in zip(_U, _MASS, strict=True):
-        total += mass * ndtr((cut - loads * u) / spread).prod(axis=-1)
+        total += mass * scipy.special.ndtr((cut - loads * u) / spread).prod(axis=-1)
     return total
 
 

@@ -19,8 +19,8 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaincinv
 
 Array = NDArray[np.float64]
 
@@ -142,7 +142,7 @@ def is_real(index: float, before: ArrayLike, now: ArrayLike, chance: float = CHA
     if bins < 2 or not old.sum() or not new.sum():
         return False
     scaled = index / (1.0 / old.sum() + 1.0 / new.sum())
-    return bool(scaled > 2.0 * gammaincinv((bins - 1) / 2, 1.0 - chance))
+    return bool(scaled > 2.0 * scipy.special.gammaincinv((bins - 1) / 2, 1.0 - chance))
 
 
 def drift(

@@ -22,10 +22,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from deccaf.data.config import LabelsTable
 from deccaf.data.history import History
+from deccaf.data.log_odds import deviations
 from deccaf.evaluate.propensity import design
 
 Array = NDArray[np.float64]
@@ -38,7 +38,7 @@ PER_CELL = 100
 """...and cases that a reviewer should have in each on average."""
 FEWEST = 25
 """Cases of a reviewer in a stratum below which they bound nothing..."""
-SURE = float(ndtri(0.99))
+SURE = deviations(0.99)
 """...and standard errors that are allowed for, as the best of several bounds is taken."""
 FEW_LET_THROUGH = 30
 """Rejects let through below which the chances learned from them are said to be vague."""

@@ -17,8 +17,8 @@ from typing import Final
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 
+from deccaf.data.log_odds import deviations
 from deccaf.errors import ConfigError, DataError
 
 Array = NDArray[np.float64]
@@ -95,7 +95,7 @@ def reliability(
 def wilson(share: ArrayLike, count: ArrayLike, confidence: float = 0.95) -> tuple[Array, Array]:
     """Wilson's interval of a share of `count` cases."""
     share, count = np.asarray(share, np.float64), np.asarray(count, np.float64)
-    z = ndtri(0.5 + confidence / 2)
+    z = deviations(0.5 + confidence / 2)
     centre = (share + z**2 / (2 * count)) / (1 + z**2 / count)
     reach = z / (1 + z**2 / count) * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
     return np.clip(centre - reach, 0.0, share), np.clip(centre + reach, share, 1.0)

@@ -28,8 +28,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 
+from deccaf.data.log_odds import deviations
 from deccaf.errors import ConfigError, DataError
 
 Array = NDArray[np.float64]
@@ -244,7 +244,7 @@ def mean_with_interval(
         centred = np.asarray(np.bincount(codes, centred), np.float64)
     count, n = len(centred), len(values)
     spread = float((centred**2).sum()) * (count / (count - 1) if count > 1 else 1.0)
-    z = float(ndtri(0.5 + confidence / 2))
+    z = deviations(0.5 + confidence / 2)
     up, down = _reach(centred, spread, z, event), _reach(-centred, spread, z, event_below)
     down, up = float(np.hypot(down / n, bias)), float(np.hypot(up / n, bias))
     return Estimate(mean, mean - down, mean + up, float(np.sqrt(spread)) / n)

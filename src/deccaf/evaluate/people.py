@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from deccaf.data.history import History
+from deccaf.data.log_odds import deviations
 from deccaf.evaluate.measures import wilson
 
 Array = NDArray[np.float64]
@@ -262,7 +262,7 @@ def _leaning(said: Array, classes: Sequence[Any]) -> dict[str, Any]:
     beyond = too_often - too_seldom
     k = int(beyond.argmax())
     spread = np.sqrt(max(too_often[k] + too_seldom[k] - beyond[k] ** 2 / cases, 0.0)) / cases
-    by, reach = float(beyond[k] / cases), float(ndtri(0.5 + CONFIDENCE / 2) * spread)
+    by, reach = float(beyond[k] / cases), float(deviations(0.5 + CONFIDENCE / 2) * spread)
     return {"leaning": classes[k], "leaning_by": by, "leaning_low": by - reach, "leaning_high": by + reach}
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import log_expit
 
 from deccaf.data.costs import Class, Costs, expert_losses, machine_losses, two_class_losses
 from deccaf.data.folds import fold_of
 from deccaf.data.history import History
+from deccaf.data.log_odds import log_expit
 from deccaf.errors import ConfigError
 from deccaf.models.cases.classifier import CaseClassifier
 from deccaf.models.decisions.dependence import Dependence
@@ -25,7 +25,7 @@ from deccaf.models.protocols import Method
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-CELLS = 1_000_000
+CELLS = 2_000_000
 """Chances (cases x experts x truths) that are held at once while scoring."""
 
 

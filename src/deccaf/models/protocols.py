@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from deccaf.models.cases.log import CaseLog
 from deccaf.models.decisions.log import DecisionLog
+from deccaf.models.rows import rows_by
 
 if TYPE_CHECKING:
     from deccaf.data.costs import Costs
@@ -147,6 +148,11 @@ class DecisionPart(Part[DecisionLog], Protocol):
         table = self.log_table(features, expert)
         return np.asarray(np.swapaxes(table[..., 1] - table[..., 0], 1, 2))
 
+    def log_odds_rows(self, features: pd.DataFrame, expert: Ints) -> Array:
+        """Two classes: (rows, truths), the same for rows of case and expert."""
+        tables = [self.log_rows(features, np.full(len(features), y), expert) for y in range(2)]
+        return np.stack([table[:, 1] - table[:, 0] for table in tables], axis=1)
+
     def covariance(self, features: pd.DataFrame, expert: Ints) -> Array | None:
         """(cases, experts, K truths, K - 1, K - 1): posterior covariance of the log-odds against class 0.
 
@@ -158,8 +164,7 @@ class DecisionPart(Part[DecisionLog], Protocol):
     def covariance_rows(self, features: pd.DataFrame, expert: Ints) -> Array | None:
         """(rows, K truths, K - 1, K - 1): the same for rows of case and expert."""
         found: Array | None = None
-        for j in np.unique(expert):
-            mine = np.flatnonzero(expert == j)
+        for j, mine in rows_by(expert):
             table = self.covariance(features.iloc[mine], np.array([j]))
             if table is None:
                 return None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,14 @@ def known_rows(
             stacklevel=3,
         )
     return np.asarray(~unknown & (weight > 0))
+
+
+def rows_by(code: Ints) -> Iterator[tuple[int, Ints]]:
+    """The rows of each code, in order."""
+    order = np.argsort(code, kind="stable")
+    starts = np.flatnonzero(np.diff(code[order], prepend=-1))
+    for start, end in pairwise([*starts.tolist(), len(code)]):
+        yield int(code[order[start]]), order[start:end]
 
 
 def column(values: Sequence[Any] | pd.Series | None, rows: int, name: str) -> pd.Series | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,26 +107,33 @@ def _why(loss: Array, allowed: Any, full: NDArray[np.bool_], maker: NDArray[np.i
 
 def plan_table(scored: Scored, choices: Choices, prices: Array, rows: slice) -> pd.DataFrame:
     """The columns of a plan file, of some cases; `prices` are batches x makers."""
-    names = np.array(scored.makers, dtype=object)
     maker, second = choices.maker[rows], choices.second[rows]
-    says = np.array(scored.classes, dtype=object)[scored.says[rows]]
-    numbers = all(isinstance(name, int) for name in scored.classes)
     frame = pd.DataFrame(
         {
             "case_id": scored.ids[rows],
-            "maker": pd.Series(names[maker]).astype("str").to_numpy(),
+            "maker": _texts(scored.makers, maker),
             "expected_loss": choices.own[rows],
-            "runner_up": pd.Series(names[np.maximum(second, 0)])
-            .where(second >= 0, None)
-            .astype("str")
-            .to_numpy(),
+            "runner_up": _texts(scored.makers, second),
             "runner_up_loss": choices.other[rows],
             "price": prices[choices.batch[rows], maker],
-            "decision": pd.Series(says).where(maker == 0, None).astype("Int64" if numbers else "str").array,
-            "why": pd.Series(np.array(REASONS, dtype=object)[choices.why[rows]], dtype="str").array,
+            "decision": _decisions(scored, rows, maker == 0),
+            "why": _texts(REASONS, choices.why[rows]),
         },
     )
     if scored.p is not None:
         for k, name in enumerate(scored.classes):
             frame[f"p_{name}"] = scored.p[rows][:, k]
     return frame
+
+
+def _decisions(scored: Scored, rows: slice, machine: NDArray[np.bool_]) -> Any:
+    """What the machine decides, where it does."""
+    says = scored.says[rows]
+    if all(isinstance(name, int) for name in scored.classes):
+        return pd.arrays.IntegerArray(np.array(scored.classes, np.int64)[says], ~machine)
+    return _texts([str(name) for name in scored.classes], np.where(machine, says, -1))
+
+
+def _texts(names: Sequence[str], places: NDArray[Any]) -> Any:
+    """A column of names by their places; missing below 0."""
+    return pd.array(list(names), dtype="str").take(places.astype(np.intp), allow_fill=True)

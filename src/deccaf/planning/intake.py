@@ -218,7 +218,8 @@ class Intake:
 def joined(parts: Sequence[pd.Index], named: bool) -> pd.Index:
     """The ids of all chunks; names must differ."""
     index = parts[0].append(list(parts[1:])) if len(parts) > 1 else parts[0]
-    twice = index.duplicated() if named else np.zeros(len(index), bool)
+    # of a series: an index would keep what it is looked up by, a Python string for every name
+    twice = pd.Series(index).duplicated().to_numpy() if named else np.zeros(len(index), bool)
     if twice.any():
         first = index[int(twice.argmax())]
         raise DataError(
@@ -230,6 +231,8 @@ def joined(parts: Sequence[pd.Index], named: bool) -> pd.Index:
 
 def stacked(parts: list[np.ndarray]) -> np.ndarray:
     """Chunks of rows as one array; each is let go once it is copied."""
+    if len(parts) == 1:
+        return parts.pop()
     whole = np.empty((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
     start = 0
     while parts:

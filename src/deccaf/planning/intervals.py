@@ -15,8 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import ndtri, softmax
 
+from deccaf.data.log_odds import deviations, softmax
 from deccaf.models.methods import Learned
 
 Array = NDArray[np.float64]
@@ -69,7 +69,7 @@ def plan_ends(p: Array, by_truth: Array, loss: Array, spread: Array, level: floa
     """
     logs, known = np.log(np.maximum(p, 1e-300)), np.isfinite(by_truth).all(axis=1)
     ends = []
-    for reach in (-ndtri((1 + level) / 2), ndtri((1 + level) / 2)):
+    for reach in (-deviations((1 + level) / 2), deviations((1 + level) / 2)):
         for k in range(1, p.shape[1]):  # one truth at a time, and with two classes all there is
             moved = softmax(logs + reach * spread * (np.arange(p.shape[1]) == k), axis=1)
             ends.append(float(np.where(known, (moved * np.nan_to_num(by_truth)).sum(axis=1), loss).sum()))

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from deccaf.errors import ConfigError
 from deccaf.models.decisions.model import DecisionModel
@@ -134,7 +134,9 @@ def _value(deviation: Array, apart: Array) -> Array:
     far = np.abs(apart)
     ratio = far / np.maximum(deviation, 1e-12)
     density = np.exp(-(ratio**2) / 2.0) / np.sqrt(2.0 * np.pi)
-    return np.asarray(np.where(deviation > 1e-12, deviation * density - far * ndtr(-ratio), 0.0))
+    return np.asarray(
+        np.where(deviation > 1e-12, deviation * density - far * scipy.special.ndtr(-ratio), 0.0)
+    )
 
 
 def best_others(loss: Array, prices: Sequence[float], newcomer: int) -> Array:

@@ -119,6 +119,8 @@ class Parts:
     p: list[Array] = field(default_factory=list)
     loss: list[Array] = field(default_factory=list)
     objective: list[Array] = field(default_factory=list)
+    cases: int = 0
+    """How many there will be, where that is known; their losses then have their place from the beginning."""
     says: list[Ints] = field(default_factory=list)
     columns: list[pd.DataFrame] = field(default_factory=list)
     opinions: list[Opinions] = field(default_factory=list)
@@ -130,13 +132,22 @@ class Parts:
         self.p.append(scores.p)
         self.says.append(scores.says)
         self.batch.append(chunk.batch)
-        if self.scratch is None or chunk.columns.shape[1]:
+        if chunk.columns.shape[1]:
             self.columns.append(chunk.columns)
         if self.scratch is None:
-            self.loss.append(scores.loss)
+            self._keep(self.loss, scores.loss)
             if scores.objective is not scores.loss:
-                self.objective.append(scores.objective)
+                self._keep(self.objective, scores.objective)
         self.ids.append(chunk.ids)
+
+    def _keep(self, kept: list[Array], new: Array) -> None:
+        done = sum(map(len, self.ids))
+        if self.cases < len(new) + done or (done and not kept):
+            kept.append(new)
+            return
+        if not kept:
+            kept.append(np.empty((self.cases, new.shape[1])))
+        kept[0][done : done + len(new)] = new
 
     def together(
         self, makers: tuple[str, ...], classes: tuple[Class, ...], intake: Intake, terms: Terms

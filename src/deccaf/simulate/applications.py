@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from deccaf.errors import ConfigError
 from deccaf.simulate.baf import CATEGORIES, COLUMNS, INTEGERS, LABEL, MONTH, MONTHS
+from deccaf.threads import one_thread
 
 Floats = npt.NDArray[np.floating[Any]]
 Ints = npt.NDArray[np.integer[Any]]
@@ -228,7 +228,7 @@ def generate_applications(rows: int = 1_000_000, *, seed: int = 0, jobs: int = 2
             table[name][block] = values
 
     # Many small products: threads of the BLAS under our own threads would only wait for each other.
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(jobs) as pool:
+    with one_thread(), ThreadPoolExecutor(jobs) as pool:
         for _ in pool.map(fill, starts, seeds):
             pass
     return _frame(table)

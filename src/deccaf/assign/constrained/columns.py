@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from deccaf.assign.exact.scan import Floats, Ints
 
@@ -82,7 +82,7 @@ class Programme:
     def of(cls, columns: Columns, blocks: list[Block]) -> Programme:
         """Put the blocks under each other; rows that nothing can break are left out."""
         free = [block for block in blocks if block.level is not None]
-        matrix = sparse.csr_array(sparse.vstack([block.matrix for block in blocks]))
+        matrix = scipy.sparse.csr_array(scipy.sparse.vstack([block.matrix for block in blocks]))
         level_rows = [
             np.outer(block.level, [block is other for other in free])
             if block.level is not None
@@ -98,7 +98,7 @@ class Programme:
             np.asarray(abs(matrix).max(axis=1).todense()).ravel() if matrix.shape[1] else np.ones(len(keep))
         )
         scale = np.where(size > 0, size, 1.0)[keep]
-        matrix = sparse.csr_array(sparse.diags_array(1 / scale) @ matrix[keep])
+        matrix = scipy.sparse.csr_array(scipy.sparse.diags_array(1 / scale) @ matrix[keep])
         return cls(
             columns,
             matrix,

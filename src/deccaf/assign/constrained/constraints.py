@@ -16,8 +16,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from deccaf.assign.constrained.columns import Block, Columns
 from deccaf.assign.constrained.opinions import Opinions
@@ -144,7 +144,9 @@ class GroupBand:
             raise DataError(f"{self.name}: group {names[int(total.argmin())]!r} has no case that counts")
         row = code[columns.case]
         entry = share / total[row]
-        matrix = sparse.csr_array((entry, (row, np.arange(len(columns)))), shape=(len(names), len(columns)))
+        matrix = scipy.sparse.csr_array(
+            (entry, (row, np.arange(len(columns)))), shape=(len(names), len(columns))
+        )
         ones = np.ones(len(names))
         return Block(self.name, matrix, 0 * ones, self.within * ones, names, -ones, (0.0, 1.0))
 
@@ -207,7 +209,7 @@ class Balance:
         none, zero = np.full(len(who), np.inf), np.zeros(len(who))
         parts = [f"{name}: {side}" for side in ("not too hard", "not too easy") for name in names]
         return Block(
-            self.name, sparse.vstack([high, low]), np.append(-none, zero), np.append(zero, none), parts
+            self.name, scipy.sparse.vstack([high, low]), np.append(-none, zero), np.append(zero, none), parts
         )
 
     def table(self, problem: AssignmentProblem) -> Floats:
@@ -275,4 +277,4 @@ def by_maker(columns: Columns, makers: int, table: Floats | None = None) -> Any:
     """Rows by maker: 1, or the table's number, for every column that the maker is in."""
     column, case, maker = columns.pairs()
     entry = np.ones(len(column)) if table is None else table[case, maker]
-    return sparse.csr_array((entry, (maker, column)), shape=(makers, len(columns)))
+    return scipy.sparse.csr_array((entry, (maker, column)), shape=(makers, len(columns)))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from deccaf.assign.constrained.columns import BROKEN, Programme
 from deccaf.assign.exact.flow import Deadline
@@ -166,7 +166,9 @@ class _Part:
     def one_each(self, extra: int) -> Any:
         """Every open case takes one column; `extra` variables follow the columns."""
         place = self.case, np.arange(len(self.open))
-        return sparse.csr_array((np.ones(len(self.open)), place), shape=(self.cases, len(self.open) + extra))
+        return scipy.sparse.csr_array(
+            (np.ones(len(self.open)), place), shape=(self.cases, len(self.open) + extra)
+        )
 
 
 def _restricted(programme: Programme, kept: Bools, penalty: Floats, deadline: Deadline) -> Relaxation:
@@ -177,15 +179,15 @@ def _restricted(programme: Programme, kept: Bools, penalty: Floats, deadline: De
     fixed = programme.values(part.settled)
     lower, upper = programme.lower - fixed, programme.upper - fixed
     rows, levels = len(lower), programme.levels.shape[1]
-    body = sparse.hstack([programme.matrix[:, part.open], sparse.csr_array(programme.levels)])
-    slack = sparse.eye_array(rows)
+    body = scipy.sparse.hstack([programme.matrix[:, part.open], scipy.sparse.csr_array(programme.levels)])
+    slack = scipy.sparse.eye_array(rows)
     above, below = np.flatnonzero(np.isfinite(upper)), np.flatnonzero(np.isfinite(lower))
-    full = sparse.csr_array(sparse.hstack([body, -slack, slack]))  # value - over + under
+    full = scipy.sparse.csr_array(scipy.sparse.hstack([body, -slack, slack]))  # value - over + under
     bounds = np.tile([0.0, np.inf], (full.shape[1], 1))
     bounds[len(part.open) : len(part.open) + levels] = programme.level_bounds
     result: Any = linprog(  # type: ignore[call-overload]  # the stubs do not know sparse matrices
         np.concatenate([programme.columns.cost[part.open], np.zeros(levels), penalty, penalty]),
-        A_ub=sparse.vstack([full[above], -full[below]]),
+        A_ub=scipy.sparse.vstack([full[above], -full[below]]),
         b_ub=np.concatenate([upper[above], -lower[below]]),
         A_eq=part.one_each(levels + 2 * rows),
         b_eq=np.ones(part.cases),
@@ -283,7 +285,7 @@ def _solve_integer(programme: Programme, part: _Part, bound: float, deadline: De
     levels, cost = programme.levels.shape[1], programme.columns.cost[part.open]
     fixed = programme.values(part.settled)
     size = max(abs(bound - float(programme.columns.cost[part.settled].sum())), 1e-9)
-    body = sparse.hstack([programme.matrix[:, part.open], sparse.csr_array(programme.levels)])
+    body = scipy.sparse.hstack([programme.matrix[:, part.open], scipy.sparse.csr_array(programme.levels)])
     return milp(
         np.concatenate([cost, np.zeros(levels)]),
         constraints=[

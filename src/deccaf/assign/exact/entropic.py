@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deccaf.assign.exact.flow import Limits
-from deccaf.assign.exact.one_thread import one_thread
 from deccaf.assign.exact.scan import Floats, Ints, Losses
+from deccaf.threads import one_thread
 
 SHARPEN = 3.0
 LEVELS = (4, 12)  # at least and at most so many sizes
@@ -31,10 +31,7 @@ def entropic_prices(sample: Losses, limits: Limits, supply: Ints) -> Floats:
     mean = np.mean(block, axis=1, where=np.isfinite(block))
     size = float(np.median(mean[mean > 0])) if (mean > 0).any() else 0.0
     units = supply.astype(np.float32)
-    with (
-        one_thread(),
-        np.errstate(over="ignore"),
-    ):  # threads of a matrix product wait for each other longer than they work
+    with one_thread(), np.errstate(over="ignore"):
         for level in range(LEVELS[1] if size > 0 else 0):
             above = block + prices
             above -= above.min(axis=1)[:, None]

@@ -11,8 +11,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from deccaf.assign.exact.flow import InfeasibleFlowError, Limits, to_integers
 from deccaf.assign.exact.scan import Arcs, Losses, all_arcs
@@ -28,11 +28,11 @@ def solve_lp(losses: Losses, limits: Limits, tie: float, time_limit: float) -> N
     largest = float(value.max(initial=0.0)) or 1.0
     size, columns = len(value), np.arange(len(value))
     ones = np.ones(size)
-    by_case = sparse.csr_array((ones, (arcs.case, columns)), shape=(len(arcs.rows), size))
-    by_maker = sparse.csr_array((ones, (arcs.maker, columns)), shape=(losses.shape[1], size))
+    by_case = scipy.sparse.csr_array((ones, (arcs.case, columns)), shape=(len(arcs.rows), size))
+    by_maker = scipy.sparse.csr_array((ones, (arcs.maker, columns)), shape=(losses.shape[1], size))
     result: Any = linprog(  # type: ignore[call-overload]  # the stubs do not know sparse matrices
         value / largest,
-        A_ub=sparse.vstack([by_maker, -by_maker]),
+        A_ub=scipy.sparse.vstack([by_maker, -by_maker]),
         b_ub=np.concatenate([limits.upper, -limits.lower]).astype(np.float64),
         A_eq=by_case,
         b_eq=np.ones(len(arcs.rows)),

@@ -290,8 +290,10 @@ def _open(losses: Losses, start: int, values: Matrix, flat: NDArray[np.intp]) ->
 
 
 def _collect(losses: Losses, centre: Floats, parts: list[list[NDArray[Any]]]) -> Arcs:
-    """Put the blocks together; arcs are sorted by row."""
-    settled, rows, maker, loss, tie = (np.concatenate(part) for part in zip(*parts, strict=True))
+    """Put the blocks together, and let go of them; arcs are sorted by row."""
+    columns = [list(column) for column in zip(*parts, strict=True)]
+    parts.clear()
+    settled, rows, maker, loss, tie = (np.concatenate(columns.pop(0)) for _ in range(5))
     first, case = _runs(rows)
     cost = loss + centre[maker]
     best = np.minimum.reduceat(cost, first) if len(first) else np.empty(0)

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg, sparse
+import scipy
 
 from deccaf.assign.exact.flow import Limits
-from deccaf.assign.exact.one_thread import one_thread
 from deccaf.assign.exact.scan import Arcs, Bools, Floats, Ints
+from deccaf.threads import one_thread
 
 STEPS = 8
 HALVINGS = 4
@@ -56,11 +56,10 @@ def newton(
     arcs: Arcs, supply: Ints, limits: Limits, prices: Floats, size: float, width: float, reach: float
 ) -> Soft:
     """Steps of about `reach` at most, each of which must raise the smoothed dual value."""
+    import scipy.linalg  # noqa: F401  # it brings a matrix library of its own
+
     now = soften(arcs, supply, limits, prices, np.zeros(len(prices)), size)
-    with (
-        one_thread(),
-        np.errstate(over="ignore", invalid="ignore"),
-    ):  # threads of a dense solver wait for each other longer than they work
+    with one_thread(), np.errstate(over="ignore", invalid="ignore"):
         for _ in range(STEPS):
             move = _direction(arcs, supply, now, size, width, reach)
             for halving in range(HALVINGS):
@@ -82,7 +81,7 @@ def _answer(arcs: Arcs, half: Floats, makers: int) -> Floats:
     """How loads answer to prices, times the size; from part of the cases where there are many."""
     ends = np.append(arcs.first, len(arcs.maker))
     stride = max(1, len(arcs.rows) // (ENOUGH * makers))
-    some = sparse.csr_array((half, arcs.maker, ends), shape=(len(arcs.rows), makers))[::stride]
+    some = scipy.sparse.csr_array((half, arcs.maker, ends), shape=(len(arcs.rows), makers))[::stride]
     answer = -(some.T @ some).toarray() * stride
     np.einsum("jj->j", answer)[:] -= answer.sum(axis=1)
     return np.asarray(answer)
@@ -104,8 +103,10 @@ def _direction(arcs: Arcs, supply: Ints, now: Soft, size: float, width: float, r
     free, move = ~now.held, np.zeros(makers)
     if free.any():
         try:
-            move[free] = linalg.cho_solve(linalg.cho_factor(answer[np.ix_(free, free)]), now.off[free])
-        except (linalg.LinAlgError, ValueError):  # losses at the ends of what a float can hold
+            move[free] = scipy.linalg.cho_solve(
+                scipy.linalg.cho_factor(answer[np.ix_(free, free)]), now.off[free]
+            )
+        except (scipy.linalg.LinAlgError, ValueError):  # losses at the ends of what a float can hold
             return move
         if free.all() and abs(now.off.sum()) < 1e-6 * np.abs(now.off).sum():
             move -= np.median(move)  # a common move changes no choice

@@ -10,9 +10,9 @@ changing much.
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import expit
 
 from deccaf.assign.exact.scan import Bools, Floats
+from deccaf.data.log_odds import expit
 
 DOUBT = 1.0
 """An effect is believed as far as it is more than so many times what chance brings."""

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import expit
 
 from deccaf.assign.exact.scan import Floats
+from deccaf.data.log_odds import expit
 from deccaf.errors import DataError
 
 ROUNDING = 1e-9

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, log_softmax
 
 from deccaf.data.folds import error_of, fold_of
+from deccaf.data.log_odds import expit, log_softmax
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

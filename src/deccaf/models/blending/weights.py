@@ -16,7 +16,8 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_softmax, softmax
+
+from deccaf.data.log_odds import log_softmax, softmax
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

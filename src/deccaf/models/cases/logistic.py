@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import log_softmax
 
+from deccaf.data.log_odds import log_softmax
 from deccaf.models.cases.log import CaseLog
 from deccaf.models.contributions import linear_contributions
 from deccaf.models.linear.encoding import LinearEncoder

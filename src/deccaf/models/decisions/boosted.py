@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -36,6 +36,18 @@ QUICK: tuple[Mapping[str, Any], ...] = (
     },
 )
 """Settings of the quick budget, the best of which is taken on held-out decisions."""
+
+
+class _Kept(NamedTuple):
+    """Trees prepared for some experts."""
+
+    booster: Any
+    experts: Ints
+    single: bool
+    scorer: ExpertScorer
+
+    def serves(self, booster: Any, experts: Ints, single: bool) -> bool:
+        return self.booster is booster and self.single == single and np.array_equal(self.experts, experts)
 
 
 class BoostedDecisions(BoostedPart, DecisionPart):
@@ -91,6 +103,17 @@ class BoostedDecisions(BoostedPart, DecisionPart):
         odds = boosting.floored(raw).reshape(len(matrix), 2, len(seen))
         return odds if np.array_equal(seen, expert) else odds[:, :, place]
 
+    def log_odds_rows(self, features: pd.DataFrame, expert: Ints) -> Array:
+        """(rows, truths): the same for rows of case and expert, by what is prepared for a plan's."""
+        seen, kept = np.unique(expert), getattr(self, "_kept", None)
+        if kept is not None and kept.single and np.isin(seen, kept.experts).all():
+            seen = kept.experts
+        elif (expert >= self.experts_).any() or not boosting.pays_to_prepare(self.booster_, len(features)):
+            return super().log_odds_rows(features, expert)
+        matrix = self.encoder_.transform(features)
+        scorer, place = self._scorer(seen, matrix.shape[1], single=True), np.searchsorted(seen, expert)
+        return boosting.floored(scorer.raw_rows(matrix, np.stack([place, len(seen) + place], axis=1)))
+
     def _known(self, features: pd.DataFrame, experts: Ints) -> Array:
         """(cases, experts, K, K) log-chances of experts that were seen, all at once."""
         matrix, k = self.encoder_.transform(features), self.classes_
@@ -100,12 +123,12 @@ class BoostedDecisions(BoostedPart, DecisionPart):
 
     def _scorer(self, experts: Ints, truth: int, single: bool = False) -> ExpertScorer:
         """The trees prepared for these experts; kept, as a service asks about the same ones all day."""
-        kept: tuple[Any, tuple[bytes, bool], ExpertScorer] | None = getattr(self, "_kept", None)
-        if kept is None or kept[0] is not self.booster_ or kept[1] != (experts.tobytes(), single):
+        kept: _Kept | None = getattr(self, "_kept", None)
+        if kept is None or not kept.serves(self.booster_, experts, single):
             pairs = np.array([(y, j) for y in range(self.classes_) for j in experts], np.float64)
             scorer = ExpertScorer(self.booster_, (truth, truth + 1), pairs, single=single)
-            kept = self._kept = (self.booster_, (experts.tobytes(), single), scorer)
-        return kept[2]
+            kept = self._kept = _Kept(self.booster_, experts, single, scorer)
+        return kept.scorer
 
     def contributions(self, case: pd.DataFrame, expert: int, truth: int, k: int) -> Array:
         """SHAP values."""

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy.special import logsumexp, ndtr
 
 from deccaf.data.together import CLOSEST, both_wrong
 
@@ -186,7 +186,7 @@ def _evidence(shared: pd.DataFrame, first: str, second: str) -> tuple[Array, Pai
         int(wrong.all(axis=1).sum()),
         float(chance.prod(axis=1).sum()),
         0.0,
-        float(2.0 * ndtr(-abs(score))),
+        float(2.0 * scipy.special.ndtr(-abs(score))),
     )
     if len(wrong) > _MOST_ROWS:
         kept = np.linspace(0, len(wrong) - 1, _MOST_ROWS).astype(np.int64)
@@ -225,13 +225,13 @@ def _shrunk(logs: Array) -> tuple[Array, float]:
     for spread in _SPREADS:
         for mean in _MEANS:
             prior = -0.5 * ((z - mean) / spread) ** 2 + np.log(np.gradient(z))
-            prior -= logsumexp(prior)
+            prior -= scipy.special.logsumexp(prior)
             joint = logs + prior
-            evidence = logsumexp(joint, axis=1)
+            evidence = scipy.special.logsumexp(joint, axis=1)
             weights.append(evidence.sum() - 0.5 * (mean / _DOUBT) ** 2)
             each.append(np.exp(joint - evidence[:, None]) @ _GRID)
             unseen.append(float(np.exp(prior) @ _GRID))
-    share = np.exp(np.array(weights) - logsumexp(weights))
+    share = np.exp(np.array(weights) - scipy.special.logsumexp(weights))
     return np.asarray(share @ np.array(each)), float(share @ np.array(unseen))
 
 

@@ -15,8 +15,8 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, log_expit, ndtri
 
+from deccaf.data.log_odds import deviations, expit, log_expit
 from deccaf.errors import ConfigError, DataError
 from deccaf.models.blending.blend import Blend
 from deccaf.models.decisions.log import DecisionLog
@@ -226,7 +226,7 @@ class DecisionModel(Blend[DecisionPart, DecisionLog]):
         deviation = self._spread(features, self.experts_ if experts is None else experts, q)
         right = np.einsum("ijyy->ijy", q)
         middle = np.log(np.maximum(1.0 - right, 1e-12)) - np.log(right)
-        reach = ndtri((1 + level) / 2) * deviation
+        reach = deviations((1 + level) / 2) * deviation
         return np.asarray(expit(middle - reach)), np.asarray(expit(middle + reach))
 
     def interval_rows(
@@ -236,12 +236,10 @@ class DecisionModel(Blend[DecisionPart, DecisionLog]):
 
         Much cheaper than `interval` for every expert where each case has one.
         """
-        rows = len(features)
         places, names = self.positions(expert), np.asarray(expert, dtype=object)
         with encoded_once():
-            each = [self.predict_rows(features, np.full(rows, y), expert) for y in range(self.classes)]
+            q = np.clip(self._by_truth(features, expert), 1e-12, 1.0)
             tables = [part.covariance_rows(features, places) for part in self.parts_.values()]
-        q = np.clip(np.stack(each, axis=1), 1e-12, 1.0)
         deviation = self._deviation(tables, q)
         for name in self.shifts_:
             mine = np.flatnonzero(names == name)
@@ -249,8 +247,20 @@ class DecisionModel(Blend[DecisionPart, DecisionLog]):
                 deviation[mine] = self._observed_spread(features.iloc[mine], self.shifts_[name], q[mine])
         right = np.einsum("iyy->iy", q)
         middle = np.log(np.maximum(1.0 - right, 1e-12)) - np.log(right)
-        reach = ndtri((1 + level) / 2) * deviation
+        reach = deviations((1 + level) / 2) * deviation
         return np.asarray(expit(middle - reach)), np.asarray(expit(middle + reach)), q
+
+    def _by_truth(self, features: pd.DataFrame, expert: Sequence[str]) -> Array:
+        """(rows, K truths, K decisions): the chances of `predict_rows` for every truth."""
+        if self.classes > 2 or not self.shifts_.keys().isdisjoint(expert):
+            truths = (np.full(len(features), y) for y in range(self.classes))
+            return np.stack([self.predict_rows(features, truth, expert) for truth in truths], axis=1)
+        places, odds = self.positions(expert), np.zeros((len(features), 2))
+        for part, weight in zip(self.parts_.values(), self._used_weights(), strict=True):
+            odds += weight * part.log_odds_rows(features, places)
+        for y, calibrator in enumerate(self.calibrators_):
+            odds[:, y] = calibrator.log_odds(odds[:, y])
+        return np.stack([expit(-odds), expit(odds)], axis=-1)
 
     def positions(self, experts: Sequence[str] | None = None) -> Ints:
         """Where each name stands among `experts_`; one past the last for a name never seen."""

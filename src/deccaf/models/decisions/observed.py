@@ -18,9 +18,10 @@ from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
-from scipy.special import log_expit, log_softmax, softmax
+
+from deccaf.data.log_odds import log_expit, log_softmax, softmax
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -93,7 +94,7 @@ class Shift:
             error = weight[:, None] * (told - chance)[:, 1:]
             gradient = np.einsum("rkc,rk->c", adds, error) - precision @ (at - flat)
             hessian = precision + _information(adds, chance[:, 1:], weight)
-            step, length = cho_solve(cho_factor(hessian), gradient), 1.0
+            step, length = scipy.linalg.cho_solve(scipy.linalg.cho_factor(hessian), gradient), 1.0
             while length > 1e-4:
                 after = _objective(at + length * step, flat, precision, base, adds, told, weight)
                 if after <= value:
@@ -189,5 +190,7 @@ def _logit(chance: Array) -> Array:
 
 
 def _inverse(matrix: Array) -> Array:
-    found = cho_solve(cho_factor(matrix + 1e-10 * np.eye(len(matrix))), np.eye(len(matrix)))
+    found = scipy.linalg.cho_solve(
+        scipy.linalg.cho_factor(matrix + 1e-10 * np.eye(len(matrix))), np.eye(len(matrix))
+    )
     return np.asarray((found + found.T) / 2)

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import log_softmax
 
+from deccaf.data.log_odds import log_softmax
 from deccaf.data.rows import CaseRows
 
 Array = NDArray[np.float64]

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import log_expit, log_softmax
 
 from deccaf.data.folds import error_of
+from deccaf.data.log_odds import log_expit, log_softmax
 from deccaf.models.contributions import linear_contributions
 from deccaf.models.decisions.log import DecisionLog
 from deccaf.models.decisions.rates import dirichlet_strength
@@ -26,6 +26,7 @@ from deccaf.models.linear.encoding import LinearEncoder
 from deccaf.models.linear.hierarchical import Posterior, fit_posterior
 from deccaf.models.linear.selection import most_informative
 from deccaf.models.protocols import DecisionPart
+from deccaf.models.rows import rows_by
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -175,8 +176,7 @@ class PooledLogistic(DecisionPart):
         """(rows, K): log-chance of each decision for rows of case, truth and expert."""
         matrix = self.encoder_.transform(features)
         eta = np.zeros((len(matrix), self._contrasts + 1))
-        for j in np.unique(expert):
-            rows = np.flatnonzero(expert == j)
+        for j, rows in rows_by(expert):
             mine, y = matrix[rows], truth[rows]
             slopes, harder, intercepts = self._split(self.posterior_.weights[j])
             eta[rows, 1:] = mine @ slopes + intercepts[y]
@@ -216,6 +216,20 @@ class PooledLogistic(DecisionPart):
             eta[:, 0] -= hard
             eta[:, 1] += hard
         return np.asarray(eta)
+
+    def log_odds_rows(self, features: pd.DataFrame, expert: Ints) -> Array:
+        """(rows, truths): the same for rows of case and expert."""
+        if self.errors_ is not None:
+            return super().log_odds_rows(features, expert)
+        matrix = self.encoder_.transform(features)
+        eta = np.empty((len(matrix), 2))
+        for j, rows in rows_by(expert):
+            slopes, harder, intercepts = self._split(self.posterior_.weights[j])
+            mine = matrix[rows]
+            eta[rows] = mine @ slopes + intercepts.T
+            if harder.size:
+                eta[rows] += (mine @ harder) * np.array([-1.0, 1.0])
+        return eta
 
     def design(self, features: pd.DataFrame, truth: Ints) -> Array:
         """(rows, columns) for rows of case and truth, as the posterior has them."""
@@ -264,9 +278,8 @@ class PooledLogistic(DecisionPart):
         """(rows, K truths, K - 1, K - 1): the same for rows of case and expert."""
         matrix, odds = self.encoder_.transform(features), self.classes_ - 1
         out = np.empty((len(matrix), self.classes_, odds, odds))
-        for j in np.unique(expert):
-            mine = np.flatnonzero(expert == j)
-            out[mine] = self._covariance(matrix[mine], int(j))
+        for j, mine in rows_by(expert):
+            out[mine] = self._covariance(matrix[mine], j)
         return out
 
     def _covariance(self, matrix: Array, expert: int) -> Array:

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import gammaln, polygamma
 
+from deccaf.data.log_odds import trigamma
 from deccaf.models.decisions.log import DecisionLog
 from deccaf.models.protocols import DecisionPart
 
@@ -71,9 +71,13 @@ class ShrunkenRates(DecisionPart):
         table = np.log(self.counts_[expert])
         return np.asarray((table[..., 1] - table[..., 0]).T[None])
 
+    def log_odds_rows(self, features: pd.DataFrame, expert: Ints) -> Array:
+        """(rows, truths): the same for rows of case and expert."""
+        return np.asarray(self.log_odds(features, expert)[0].T)
+
     def covariance(self, features: pd.DataFrame, expert: Ints) -> Array:
         """(cases, experts, K truths, K - 1, K - 1): posterior covariance of the log-odds against class 0."""
-        spread = polygamma(1, self.counts_[expert])
+        spread = trigamma(self.counts_[expert])
         own = spread[..., 1:, None] * np.eye(spread.shape[-1] - 1)
         table = spread[..., :1, None] + own
         return np.broadcast_to(table, (len(features), *table.shape))
@@ -110,6 +114,7 @@ def _team_rates(counts: Array) -> Array:
 def dirichlet_strength(counts: Array, team: Array) -> float:
     """Strength of the prior with the highest Dirichlet-multinomial evidence for (experts, K) counts."""
     from scipy.optimize import minimize_scalar
+    from scipy.special import gammaln
 
     totals = counts.sum(axis=1)
 

@@ -19,11 +19,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
-from scipy.linalg.lapack import dpotri
-from scipy.sparse import csr_array
-from scipy.special import expit, logsumexp, softmax
+
+from deccaf.data.log_odds import expit, softmax
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -74,11 +73,13 @@ class Rows:
             return None
         return np.asarray((mine[:, :, None] * mine[:, None, :]).reshape(len(mine), -1))
 
-    def summed(self, factor: Array) -> csr_array:
+    def summed(self, factor: Array) -> scipy.sparse.csr_array:
         """(experts, decisions): sums each expert's decisions, times a factor."""
         start = int(self.bounds[0])
         places = np.arange(len(self.design) - start)
-        return csr_array((factor, places, self.bounds - start), shape=(self.experts, len(places)))
+        return scipy.sparse.csr_array(
+            (factor, places, self.bounds - start), shape=(self.experts, len(places))
+        )
 
     @property
     def size(self) -> int:
@@ -194,7 +195,7 @@ def climb(rows: Rows, at: Coefficients) -> tuple[Coefficients, Step]:
 def objective(rows: Rows, at: Coefficients) -> float:
     """Negative log posterior, up to a constant."""
     eta = rows.logits(at.team, at.expert)
-    total = np.logaddexp(0.0, eta[:, 1]) if rows.contrasts == 1 else logsumexp(eta, axis=1)
+    total = np.logaddexp(0.0, eta[:, 1]) if rows.contrasts == 1 else scipy.special.logsumexp(eta, axis=1)
     fit = total - (rows.target * eta[:, 1:]).sum(axis=1)
     penalty = (at.team_precision[:, None] * at.team**2).sum()
     penalty += (at.expert_precision[:, :, None] * at.expert**2).sum()
@@ -216,7 +217,7 @@ def newton(rows: Rows, at: Coefficients) -> Step:
     gone = eliminate(rows, at, chance, error)
     schur += gone.block
     team_gradient[:own] += gone.pull
-    schur_inverse = cho_solve(cho_factor(schur), np.eye(rows.team_size))
+    schur_inverse = scipy.linalg.cho_solve(scipy.linalg.cho_factor(schur), np.eye(rows.team_size))
     team_move = schur_inverse @ (team_gradient - gone.taken)
     expert_move = np.einsum("jab,jb->ja", gone.inverse, gone.gradient) - gone.cross @ team_move
     decrement = float(team_gradient @ team_move + (gone.gradient * expert_move).sum())
@@ -331,8 +332,8 @@ def _one_by_one(rows: Rows, at: Coefficients, chance: Array, error: Array) -> _E
 
 def _inverse(matrix: Array) -> Array:
     """Of a symmetric positive definite matrix, at less than half of what solving for it costs."""
-    factor, lower = cho_factor(matrix, lower=True)
-    found, fault = dpotri(factor, lower=lower)
+    factor, lower = scipy.linalg.cho_factor(matrix, lower=True)
+    found, fault = scipy.linalg.lapack.dpotri(factor, lower=lower)
     if fault:
         raise np.linalg.LinAlgError(f"the inverse of a matrix of {len(matrix)} coefficients was not found")
     below = np.tril(found, -1)

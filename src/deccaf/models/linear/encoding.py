@@ -6,7 +6,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,13 @@ from numpy.typing import NDArray
 
 from deccaf.data.rows import CaseRows
 from deccaf.data.schema import require_columns
+from deccaf.models.positions import Positions
 
 Array = NDArray[np.float64]
 _KNOTS = 256
 _CLIP = 5.0
+_MANY = 2_000
+"""Values from which on it pays to prepare for finding their knots."""
 _FEW = 16
 """Cases up to which they are encoded value by value."""
 _KNOWN: ContextVar[dict[tuple[int, int], tuple[Any, Any, Array]] | None] = ContextVar("known", default=None)
@@ -69,13 +73,32 @@ class _Number:
         unknown = np.isnan(values)
         blocks = []
         if len(self.knots) > 1:
-            blocks.append(np.where(unknown, 0.0, np.interp(values, self.knots, self.ranks)))
+            blocks.append(np.where(unknown, 0.0, self._rank(values)))
         if len(self.knots) > 2 and self.deviation > 0:
             size = np.clip((values - self.mean) / self.deviation, -_CLIP, _CLIP)
             blocks.append(np.where(unknown, 0.0, size))
         if 0 < self.missing < 1:
             blocks.append(unknown - self.missing)
         return blocks
+
+    def _rank(self, values: Array) -> Array:
+        """What np.interp gives between the knots, to the last bit."""
+        positions, slopes = self._between if len(values) >= _MANY else (None, None)
+        if positions is None or slopes is None:
+            return np.asarray(np.interp(values, self.knots, self.ranks))
+        inside = np.clip(values, self.knots[0], self.knots[-1])
+        knot = np.clip(positions.of(inside) - 1, 0, len(slopes) - 1)
+        inside -= self.knots.take(knot)
+        inside *= slopes.take(knot)
+        inside += self.ranks.take(knot)
+        return inside
+
+    @cached_property
+    def _between(self) -> tuple[Positions | None, Array | None]:
+        """To find the knot at or before a value, and the slope behind each; None: no float holds it."""
+        with np.errstate(over="ignore"):
+            slopes = np.append(np.diff(self.ranks) / np.diff(self.knots), 0.0)
+        return (Positions(self.knots, upto=True), slopes) if np.isfinite(slopes).all() else (None, None)
 
     def row(self, value: float, knots: list[float], ranks: list[float]) -> list[float]:
         """`columns` for one value, given the arrays as lists."""
@@ -91,7 +114,8 @@ class _Number:
         return out
 
     def to_dict(self) -> dict[str, Any]:
-        return {**vars(self), "knots": self.knots.tolist(), "ranks": self.ranks.tolist()}
+        plain = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {**plain, "knots": self.knots.tolist(), "ranks": self.ranks.tolist()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> _Number:

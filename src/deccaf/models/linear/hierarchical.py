@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from deccaf.models.linear.block_newton import (
     Array,
@@ -31,6 +30,7 @@ from deccaf.models.linear.block_newton import (
     joint_covariance,
     variances,
 )
+from deccaf.threads import one_thread
 
 _PRECISION = (1e-3, 1e4)
 _ROUNDS = 25
@@ -110,7 +110,9 @@ def fit_posterior(
     posterior to begin with, of the same columns: fewer rounds are needed then.
     """
     signed = len(groups) - design.shape[1]
-    with threadpool_limits(limits=1, user_api="blas"):  # many small matrices: threads would wait for threads
+    import scipy.linalg  # noqa: F401  # it brings a matrix library of its own
+
+    with one_thread():  # many small matrices
         rows = Rows(design, expert, target, experts, classes, weight, sign, signed)
         at, scales = _start(rows, groups)
         if begin is not None:

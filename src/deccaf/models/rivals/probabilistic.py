@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from scipy.optimize import minimize
-from scipy.special import log_softmax, softmax
 
+from deccaf.data.log_odds import log_softmax, softmax
 from deccaf.models.linear.encoding import LinearEncoder
 from deccaf.models.rivals.annotated import Annotated, Array, Deferral, Ints
 

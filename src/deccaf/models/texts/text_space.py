@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from deccaf.data.words import words
 from deccaf.errors import ModelFileError, warn
@@ -100,7 +100,7 @@ class TextSpace:
             found[present, 2:] = _weighed(counts, self.weights) @ self.directions.T
         return found
 
-    def _counted(self, texts: Iterable[str]) -> tuple[sparse.csr_matrix, Array]:
+    def _counted(self, texts: Iterable[str]) -> tuple[scipy.sparse.csr_matrix, Array]:
         """How often each word stands in each text, and how many words each has, known ones or not."""
         ends, known, sizes = [0], array("i"), []
         for text in texts:
@@ -109,7 +109,7 @@ class TextSpace:
             ends.append(len(known))
             sizes.append(len(each))
         ones, shape = np.ones(len(known)), (len(sizes), len(self.words))
-        counts = sparse.csr_matrix((ones, np.frombuffer(known, np.int32).copy(), ends), shape)
+        counts = scipy.sparse.csr_matrix((ones, np.frombuffer(known, np.int32).copy(), ends), shape)
         counts.sum_duplicates()
         return counts, np.array(sizes, np.float64)
 
@@ -138,11 +138,11 @@ class TextSpace:
         return cls(name, known, weights, directions.astype(np.float32))
 
 
-def _weighed(counts: sparse.csr_matrix, weights: Array) -> sparse.csr_matrix:
+def _weighed(counts: scipy.sparse.csr_matrix, weights: Array) -> scipy.sparse.csr_matrix:
     """TF-IDF with logarithmic counts, every text of length 1."""
     from sklearn.preprocessing import normalize
 
-    weighed = sparse.csr_matrix(counts, dtype=np.float64, copy=True)
+    weighed = scipy.sparse.csr_matrix(counts, dtype=np.float64, copy=True)
     weighed.data = (1.0 + np.log(weighed.data)) * weights[weighed.indices]
-    found: sparse.csr_matrix = normalize(weighed, copy=False)
+    found: scipy.sparse.csr_matrix = normalize(weighed, copy=False)
     return found

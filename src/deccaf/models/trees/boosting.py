@@ -8,8 +8,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_expit, log_softmax
 
+from deccaf.data.log_odds import log_expit, log_softmax
 from deccaf.models.trees.expert_scorer import ExpertScorer
 from deccaf.models.trees.forest import Boosted
 from deccaf.models.trees.stored_trees import StoredTrees
@@ -36,6 +36,8 @@ _LARGE, _HUGE = 4_000_000, 40_000_000
 each other dozens of times, and where other work has the cores every wait lasts as long as its turn."""
 _MANY_WALKS, _MANY_ROWS = 200_000, 4_096
 """Rows x trees, and rows, from which it pays to prepare the forest."""
+_SOME = 256
+"""Rows from which on a forest that is prepared is quicker."""
 _PREPARED: WeakKeyDictionary[Boosted, ExpertScorer] = WeakKeyDictionary()
 """A model in use is asked again and again."""
 
@@ -151,13 +153,17 @@ def log_chances(booster: Boosted, matrix: Array, classes: int, start: Array | No
 
 def _raw(booster: Boosted, matrix: Array) -> Array:
     """Raw scores; of many rows by the prepared forest, which is several times as fast as LightGBM."""
-    walks = len(matrix) * booster.num_trees()
-    if walks < _MANY_WALKS or len(matrix) < _MANY_ROWS:
+    scorer = _PREPARED.get(booster) if len(matrix) >= _SOME else None
+    if scorer is None and not pays_to_prepare(booster, len(matrix)):
         return np.asarray(booster.predict(matrix, raw_score=True, num_threads=_threads(matrix, _LARGE)))
-    scorer = _PREPARED.get(booster)
     if scorer is None:
         scorer = _PREPARED[booster] = ExpertScorer(booster, (), np.empty((1, 0)))
     return scorer.raw(matrix)[:, 0]
+
+
+def pays_to_prepare(booster: Boosted, rows: int) -> bool:
+    """Whether there is so much to score that preparing the forest for it takes less."""
+    return rows >= _MANY_ROWS and rows * booster.num_trees() >= _MANY_WALKS
 
 
 def log_from_raw(raw: Array, classes: int, start: Array | None = None) -> Array:

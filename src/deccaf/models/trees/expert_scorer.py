@@ -15,19 +15,22 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array
-from scipy.special import expit, softmax
 
+from deccaf.data.log_odds import expit, softmax
 from deccaf.errors import ConfigError, DataError
 from deccaf.models.trees.branches import Router, Routes
 from deccaf.models.trees.forest import Array, Boosted, Forest, read_forest
-from deccaf.models.trees.slots import Lookup, Regions, Slot, build_slots, pick
+from deccaf.models.trees.slots import Lookup, Regions, Slot, build_slots
 
 ROWS = 32_768
 """Cases that are routed together: one byte of each fills a good part of the cache."""
+_PIECE = 8_192
+"""Cases of one thread, at least: with fewer, most of the time goes into calling NumPy."""
 _SUMMED = 1_024
 _TABLE_ROWS = 4_096
 _TABLE_EXPERTS = 128
@@ -40,6 +43,13 @@ _ALONE = 500
 _PROBABILISTIC = {"binary", "cross_entropy", "multiclass", "multiclassova"}
 _DEEPEST = 200
 """Trees deeper than this are left to LightGBM: they are walked here by recursion."""
+
+
+class _Numbers(NamedTuple):
+    """A slot whose rows are the same for all experts."""
+
+    lookup: Lookup
+    values: Array
 
 
 @dataclass(frozen=True)
@@ -117,6 +127,35 @@ class ExpertScorer:
         self._fill(matrix, chosen, out)
         return out if self.classes > 1 else out[:, :, 0]
 
+    def raw_rows(self, cases: ArrayLike, experts: ArrayLike) -> Array:
+        """One class: raw scores of each case with experts of its own, (cases, m) as their positions."""
+        matrix, chosen = self._checked(cases), np.asarray(experts, np.int64)
+        self._chosen(chosen)
+        tables = {} if self._deep or self.classes > 1 else self._tables()
+        if len(tables) < sum(map(len, self._groups)):
+            each = np.concatenate(
+                [np.repeat(matrix, chosen.shape[1], axis=0), self.values[chosen.ravel()]], axis=1
+            )
+            order = np.argsort([*self._features, *self.columns])
+            scores = self._booster.predict(each[:, order], raw_score=True, num_threads=1)
+            return np.asarray(scores).reshape(chosen.shape)
+        out = np.empty(chosen.shape)
+        for start in range(0, len(matrix), ROWS):
+            part = slice(start, start + ROWS)
+            self._fill_rows(matrix[part], chosen[part], out[part], tables)
+        return out
+
+    def _fill_rows(
+        self, matrix: Array, chosen: NDArray[np.int64], out: Array, tables: dict[int, Array]
+    ) -> None:
+        cases = self._router.route({feature: matrix[:, k] for k, feature in enumerate(self._features)})
+        out[...] = _shared_scores(self._shared[0], cases, len(matrix))[:, None]
+        for group in self._groups[0]:
+            flat = tables[id(group)].ravel()
+            for start, lookup in zip(group.starts.tolist(), group.lookups, strict=True):
+                row = np.asarray(lookup.pick(cases), np.int64) + start
+                out += flat.take(row[..., None] * self.experts + chosen)
+
     def probabilities(self, cases: ArrayLike, experts: ArrayLike | None = None) -> Array:
         """Probability of class 1 (two classes), or of each class (K), as `booster.predict` gives it."""
         name, *options = self._objective.split(" ")
@@ -162,7 +201,8 @@ class ExpertScorer:
         if self._deep or out.shape[0] * out.shape[1] <= _FEW:
             self._fill_by_lightgbm(matrix, chosen, out)
             return
-        rows = min(ROWS, -(-len(matrix) // self.threads))
+        pieces = min(self.threads, max(len(matrix) // _PIECE, 1))
+        rows = min(ROWS, -(-len(matrix) // pieces))
         parts = [slice(start, start + rows) for start in range(0, len(matrix), rows)]
         members = self._members[:, chosen]
         whole = np.array_equal(chosen, np.arange(self.experts))
@@ -217,12 +257,15 @@ def _expert_values(values: ArrayLike, columns: tuple[int, ...], features: int) -
 
 def _compile(
     forest: Forest, columns: tuple[int, ...], values: Array
-) -> tuple[list[list[Slot]], list[list[_Group]], NDArray[np.bool_]]:
+) -> tuple[list[list[_Numbers]], list[list[_Group]], NDArray[np.bool_]]:
     """For each class the slots shared by all experts and the groups of the others; who is in which region."""
     routes = Router(forest, columns).route({column: values[:, k] for k, column in enumerate(columns)})
     regions = Regions(len(values))
     slots = [build_slots(forest, k, set(columns), routes, regions) for k in range(forest.classes)]
-    shared = [[slot for slot in of_class if slot.shared] for of_class in slots]
+    shared = [
+        [_Numbers(slot.lookup, slot.values.sum(axis=1)) for slot in of_class if slot.shared]
+        for of_class in slots
+    ]
     groups = [_grouped([slot for slot in of_class if not slot.shared]) for of_class in slots]
     return shared, groups, regions.table()
 
@@ -251,10 +294,10 @@ def _group(slots: list[Slot]) -> _Group:
     )
 
 
-def _shared_scores(slots: Sequence[Slot], cases: Routes, rows: int) -> Array:
+def _shared_scores(slots: Sequence[_Numbers], cases: Routes, rows: int) -> Array:
     out = np.zeros(rows)
-    for slot in slots:
-        out += slot.values.sum(axis=1)[pick(slot.lookup, cases)]
+    for lookup, numbers in slots:
+        out += numbers.take(np.asarray(lookup.pick(cases), np.intp))
     return out
 
 
@@ -265,14 +308,24 @@ def _add_group(
     width = len(group.lookups)
     picked = np.empty((width, len(out)), np.min_scalar_type(max(lookup.size for lookup in group.lookups)))
     for position, lookup in enumerate(group.lookups):
-        picked[position] = pick(lookup, cases)
-    ones = np.ones(_SUMMED * width, out.dtype)
-    pointer = np.arange(0, (_SUMMED + 1) * width, width, dtype=np.int32)
+        picked[position] = lookup.pick(cases)
     for first in range(0, out.shape[1], _TABLE_EXPERTS):
         experts = slice(first, first + _TABLE_EXPERTS)
         table = group.table(members[:, experts].astype(out.dtype)) if whole is None else whole[:, experts]
-        for start in range(0, len(out), _SUMMED):
-            rows = (picked[:, start : start + _SUMMED].T + group.starts).ravel()
-            count = len(rows) // width
-            matrix = csr_array((ones[: len(rows)], rows, pointer[: count + 1]), shape=(count, len(table)))
-            out[start : start + count, experts] += np.asarray(matrix @ table)
+        if len(out) <= _SUMMED:  # SciPy takes longer to import than to do without
+            for start, rows in zip(group.starts, picked, strict=True):
+                out[:, experts] += table[rows + start]
+        else:
+            _add_products(group, picked, table, out[:, experts])
+
+
+def _add_products(group: _Group, picked: NDArray[np.unsignedinteger], table: Array, out: Array) -> None:
+    width = len(picked)
+    ones = np.ones(_SUMMED * width, out.dtype)
+    pointer = np.arange(0, (_SUMMED + 1) * width, width, dtype=np.int32)
+    for start in range(0, len(out), _SUMMED):
+        rows = (picked[:, start : start + _SUMMED].T + group.starts).ravel()
+        count = len(rows) // width
+        shape = count, len(table)
+        matrix = scipy.sparse.csr_array((ones[: len(rows)], rows, pointer[: count + 1]), shape=shape)
+        out[start : start + count] += np.asarray(matrix @ table)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,12 @@ from numpy.typing import NDArray
 from deccaf.models.trees.branches import Bools, Routes
 from deccaf.models.trees.forest import Array, Forest, Tree
 
+Row = NDArray[np.unsignedinteger] | int
+"""The row that each case picks, or 0 where all pick the only one."""
 MOST_ROWS = 256
 """Rows up to which slots are multiplied out: their numbers fit a byte, and tables stay in the cache."""
+MOST_NUMBERS = 4_096
+"""The same where a row is one number, as all experts have the same."""
 
 
 @dataclass(slots=True)
@@ -28,12 +33,20 @@ class Leaf:
     value: float
     region: int
     size: int = 1
-    first: int = 0
+
+    def pick(self, cases: Routes) -> Row:
+        """The only row."""
+        del cases
+        return 0
+
+    def numbers(self) -> Array:
+        """The rows, where all experts have the same."""
+        return np.array([self.value])
 
 
 @dataclass(slots=True)
 class Choice:
-    """The rows of `left` for the cases that go left at a split, else those of `right`."""
+    """The rows of `right`, and behind them those of `left`, for the cases that go left at a split."""
 
     tree: int
     node: int
@@ -44,6 +57,26 @@ class Choice:
     def __post_init__(self) -> None:
         self.size = self.left.size + self.right.size
 
+    def pick(self, cases: Routes) -> Row:
+        """right + goes * (left - right), without a branch; numbers may wrap on the way, and come back."""
+        goes, left, right = cases.left(self.tree, self.node), self.left.pick(cases), self.right.pick(cases)
+        first, kind = self.right.size, _kind(self.size)
+        if isinstance(right, int):
+            if isinstance(left, int):
+                return goes if first == 1 else np.multiply(goes, first, dtype=kind)
+            step = np.add(left, first, dtype=kind)
+            step *= goes
+            return step
+        step = np.subtract(first, right, dtype=kind)
+        step += left
+        step *= goes
+        step += right
+        return step
+
+    def numbers(self) -> Array:
+        """The rows, where all experts have the same."""
+        return np.concatenate([self.right.numbers(), self.left.numbers()])
+
 
 @dataclass(slots=True)
 class Product:
@@ -51,11 +84,28 @@ class Product:
 
     major: Lookup
     minor: Lookup
-    first: int = 0
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.size = self.major.size * self.minor.size
+
+    def pick(self, cases: Routes) -> Row:
+        """A row of each."""
+        major, minor = self.major.pick(cases), self.minor.pick(cases)
+        if isinstance(major, int):
+            return minor
+        row = np.multiply(major, self.minor.size, dtype=_kind(self.size))
+        row += minor
+        return row
+
+    def numbers(self) -> Array:
+        """The rows, where all experts have the same."""
+        return np.add.outer(self.major.numbers(), self.minor.numbers()).ravel()
+
+
+@cache
+def _kind(size: int) -> np.dtype[Any]:
+    return np.min_scalar_type(size - 1)
 
 
 Lookup = Leaf | Choice | Product
@@ -111,8 +161,8 @@ def build_slots(
                 constants += _leaves(slot)
             else:
                 (own if asked else shared).append(slot)
-    slots = [_finished(lookup) for lookup in [*_merged(shared), *_merged(own)]]
-    return [*slots, *_constant_slots(constants)]
+    slots = [_of_numbers(lookup) for lookup in _merged(shared, MOST_NUMBERS)]
+    return [*slots, *(_finished(lookup) for lookup in _merged(own)), *_constant_slots(constants)]
 
 
 def _leaves(lookup: Lookup) -> list[Leaf]:
@@ -162,19 +212,24 @@ def _padded(slots: list[Lookup], width: int) -> list[Lookup]:
     return [*slots, *(Leaf(0.0, 0) for _ in range(width - len(slots)))]
 
 
-def _merged(slots: Sequence[Lookup]) -> list[Lookup]:
+def _merged(slots: Sequence[Lookup], most: int = MOST_ROWS) -> list[Lookup]:
     """Multiply the smallest slots out as long as the result has few rows; largest first."""
     rising = sorted(slots, key=lambda slot: slot.size)
     out: list[Lookup] = []
     for slot in rising:
-        if out and out[-1].size * slot.size <= max(MOST_ROWS, slot.size):
+        if out and out[-1].size * slot.size <= max(most, slot.size):
             slot = Product(slot, out.pop())
         out.append(slot)
     return sorted(out, key=lambda slot: -slot.size)
 
 
+def _of_numbers(lookup: Lookup) -> Slot:
+    """A slot whose rows are numbers."""
+    values = lookup.numbers()[:, None]
+    return Slot(lookup, values, np.zeros(values.shape, np.int32))
+
+
 def _finished(lookup: Lookup) -> Slot:
-    _number(lookup, 0)
     rows = _rows(lookup)
     width = max(map(len, rows))
     values, regions = np.zeros((len(rows), width)), np.zeros((len(rows), width), np.int32)
@@ -192,34 +247,3 @@ def _rows(lookup: Lookup) -> list[tuple[tuple[float, int], ...]]:
         return _rows(lookup.right) + _rows(lookup.left)
     minor = _rows(lookup.minor)
     return [a + b for a in _rows(lookup.major) for b in minor]
-
-
-def _number(lookup: Lookup, first: int) -> None:
-    """Give every lookup the number of its first row; left rows come behind right ones, see `pick`."""
-    if isinstance(lookup, Choice):
-        _number(lookup.right, first)
-        _number(lookup.left, first + lookup.right.size)
-        return
-    lookup.first = first
-    if isinstance(lookup, Product):
-        _number(lookup.major, 0)
-        _number(lookup.minor, 0)
-
-
-def pick(lookup: Lookup, cases: Routes) -> NDArray[np.unsignedinteger] | int:
-    """The row of the slot's table that each case picks, or one number where all pick the same."""
-    return _pick(lookup, cases, np.min_scalar_type(lookup.size - 1))
-
-
-def _pick(lookup: Lookup, cases: Routes, kind: np.dtype[Any]) -> NDArray[np.unsignedinteger] | int:
-    if isinstance(lookup, Leaf):
-        return lookup.first
-    if isinstance(lookup, Product):
-        row = _pick(lookup.major, cases, kind) * lookup.minor.size
-        return row + _pick(lookup.minor, cases, kind) + lookup.first
-    left, right = _pick(lookup.left, cases, kind), _pick(lookup.right, cases, kind)
-    goes = cases.left(lookup.tree, lookup.node)
-    # Without a branch: right + goes * (left - right), which never wraps because left rows come behind.
-    row = np.multiply(goes, left - right, dtype=kind)
-    row += right
-    return row
