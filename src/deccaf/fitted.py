@@ -25,7 +25,7 @@ from deccaf.cluster import Workers, workers_of
 from deccaf.data.capacity import Capacity
 from deccaf.data.cases import Cases
 from deccaf.data.config import ConstraintsTable, LabelsTable, WaitingTable
-from deccaf.data.costs import MACHINE, Costs, machine_losses
+from deccaf.data.costs import MACHINE, Costs
 from deccaf.data.decisions import Decisions
 from deccaf.data.frames import as_pandas, default_names, same_kind
 from deccaf.data.history import per_row
@@ -51,7 +51,7 @@ from deccaf.planning.advised import advised, answered, check_advice
 from deccaf.planning.constraints import needs_opinions, read_constraints, read_table
 from deccaf.planning.explain import Explanation, explain_case
 from deccaf.planning.intake import Chunk, Intake
-from deccaf.planning.intervals import can_tell, loss_intervals, plan_ends
+from deccaf.planning.intervals import can_tell, with_intervals
 from deccaf.planning.large import LargePlan
 from deccaf.planning.onboarding import Stakes, best_others, propose
 from deccaf.planning.plan import Plan
@@ -683,50 +683,12 @@ class FittedTeam:
 
         The cases are read once more, and only the makers that were chosen are asked.
         """
-        low, high = np.full(len(plan), np.nan), np.full(len(plan), np.nan)
-        spread, ends, start = self.learned_.level_spread(), np.zeros(1), 0
-        if can_tell(self.learned_) and not _read_once(X):
-            for chunk in self._intake().chunks(self._checked(X), CELLS // 64):
-                rows = slice(start, start + len(chunk))
-                step("Intervals", start, len(plan))
-                low[rows], high[rows], at_ends = self._intervals(chunk, plan.part(rows), spread)
-                ends, start = ends + at_ends, start + len(chunk)
-            if spread is not None:
-                interval = (float(np.min(ends)), float(np.max(ends)))
-                plan = plan.summed(replace(plan.summary, cost_interval=interval))
-        return plan.extended(loss_low=low, loss_high=high)
-
-    def _intervals(
-        self, chunk: Chunk, plan: pd.DataFrame, spread: Array | None
-    ) -> tuple[Array, Array, Array]:
-        """Of some cases: the ends of each loss, and what they cost together at the ends of the level."""
-        alone = plan["reviewer_2"].isna() if "reviewer_2" in plan else True
-        maker = plan["maker"].where((plan["maker"] != MACHINE) & alone, None)
-        maker = maker.where(
-            ~maker.isin([one for one in self.experts_ if self.learned_.knows_more(one)]), None
-        )
-        names = maker.astype(object).where(maker.notna(), None).tolist()
-        p, costs = plan[[f"p_{name}" for name in self.classes_.tolist()]].to_numpy(), self._costs(chunk)
-        with one_thread():
-            low, high, by_truth = loss_intervals(
-                self.learned_, chunk.features, names, p, costs, self._paid(chunk, names)
-            )
-        own = (plan["maker"] == MACHINE).to_numpy()
-        said = machine_losses(p, costs).argmin(axis=1)
-        each = np.broadcast_to(costs, (len(chunk), *costs.shape[1:]))
-        by_truth[own] = each[np.arange(len(chunk)), :, said][own]
-        loss = plan["expected_loss"].to_numpy(np.float64)
-        return low, high, np.zeros(1) if spread is None else plan_ends(p, by_truth, loss, spread)
-
-    def _paid(self, chunk: Chunk, names: Sequence[str | None]) -> Array:
-        """What asking costs, for each case with its own maker; 0 for None."""
-        asked = list(dict.fromkeys(name for name in names if name is not None))
-        paid = np.broadcast_to(self.review_costs(asked, chunk.columns), (len(names), len(asked)))
-        place = pd.Index(asked, dtype=object).get_indexer(pd.Index(list(names), dtype=object))
-        found = np.zeros(len(names))
-        mine = np.flatnonzero(place >= 0)
-        found[mine] = paid[mine, place[mine]]
-        return found
+        if not can_tell(self.learned_) or _read_once(X):
+            return plan.extended(loss_low=np.nan, loss_high=np.nan)
+        intake = replace(self._intake(), profiles=None)  # they were compared when they were scored
+        chunks = intake.chunks(self._checked(X), CELLS // 64)
+        classes = self.classes_.tolist()
+        return with_intervals(plan, chunks, self.learned_, classes, self._costs, self.review_costs, step)
 
     def _costs(self, chunk: Chunk) -> Array:
         return self.costs_.array(chunk.amounts)
