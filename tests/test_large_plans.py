@@ -289,6 +289,16 @@ def test_many_losses_of_a_file_go_to_a_temporary_folder(
     assert folder.is_dir()
     del plan
     assert not folder.exists()
+    with monkeypatch.context() as full:
+        full.setattr(scratch.shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
+        assert not isinstance(model.assign(cases, limits), LargePlan)  # bearable in memory
+        full.setattr("deccaf.fitted.BEARABLE", 1000)
+        with pytest.raises(DeccafError, match="name another folder"):
+            model.assign(cases, limits)
+    monkeypatch.setattr("deccaf.fitted.can_tell", lambda _: False)
+    unsure = model.assign(cases, limits)
+    assert isinstance(unsure, LargePlan)
+    assert unsure.frame["loss_low"].isna().all()
     assert not isinstance(model.assign(pd.read_parquet(cases).drop(columns="batch"), limits), LargePlan)
 
 

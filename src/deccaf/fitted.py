@@ -57,7 +57,7 @@ from deccaf.planning.onboarding import Stakes, best_others, propose
 from deccaf.planning.plan import Plan
 from deccaf.planning.planner import make_plan, roster_notes
 from deccaf.planning.scored import Parts, Scored, no_scores, trusted
-from deccaf.planning.scratch import Scratch, check_room, fingerprint, open_scratch, stamps
+from deccaf.planning.scratch import Scratch, check_room, fingerprint, open_scratch, room_for, stamps
 from deccaf.planning.terms import Terms
 from deccaf.planning.waiting import Waits, read_waits
 from deccaf.planning.what_if import Scenario, WhatIf, WhatIfs, what_ifs
@@ -73,8 +73,10 @@ Ints = NDArray[np.int64]
 
 CELLS = 4_000_000
 """Losses (cases x makers), or features, that are scored at once."""
-LARGE = 125_000_000
-"""Losses of a file of cases beyond which they are kept in files: a gigabyte."""
+LARGE = 40_000_000
+"""Losses of a file of cases beyond which they are kept in files: a third of a gigabyte..."""
+BEARABLE = 125_000_000
+"""...unless there is no room for files, up to a gigabyte."""
 
 
 class FittedTeam:
@@ -306,7 +308,7 @@ class FittedTeam:
         capacity, _ = self._with_machines(capacity)
         experts = [name for name in capacity.makers if name != MACHINE]
         cells = known_length(X) * (1 + len(experts))
-        if given is None and cells <= LARGE:
+        if given is None and (cells <= LARGE or (cells <= BEARABLE and not room_for(8.0 * cells))):
             return None, None
         mark = ""
         if given is not None:
@@ -684,7 +686,8 @@ class FittedTeam:
         The cases are read once more, and only the makers that were chosen are asked.
         """
         if not can_tell(self.learned_) or _read_once(X):
-            return plan.extended(loss_low=np.nan, loss_high=np.nan)
+            unknown = np.full(len(plan), np.nan)
+            return plan.extended(loss_low=unknown, loss_high=unknown)
         intake = replace(self._intake(), profiles=None)  # they were compared when they were scored
         chunks = intake.chunks(self._checked(X), CELLS // 64)
         classes = self.classes_.tolist()

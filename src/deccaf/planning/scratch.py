@@ -84,12 +84,20 @@ def open_scratch(given: str | Path | None, mark: str, makers: int, classes: int)
     return Scratch(Path(held.name), makers, classes), held
 
 
+def room_for(size: float) -> bool:
+    """Whether temporary files of so many bytes have room, twice over."""
+    return _free(Path(tempfile.gettempdir())) > 2.0 * size
+
+
+def _free(folder: Path) -> int:
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
 def check_room(folder: Path, size: float) -> None:
     """Refuse before the work begins where the disk cannot take so many bytes."""
-    place = folder
-    while not place.exists():
-        place = place.parent
-    free = shutil.disk_usage(place).free
+    free = _free(folder)
     if free < size:
         raise DeccafError(
             f"{folder}: scores take {size / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free there; name "
