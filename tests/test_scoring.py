@@ -247,16 +247,16 @@ def test_few_scores_and_very_deep_trees_are_left_to_lightgbm(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("kind", ["plain", "dart", "zero as missing", "deep", "expert is a number"])
-@pytest.mark.parametrize("left_to_lightgbm", [False, True])
+@pytest.mark.parametrize("left_to_lightgbm", ["", "_KEPT_CELLS", "_DEEPEST"])
 def test_rows_with_experts_of_their_own(
-    monkeypatch: pytest.MonkeyPatch, kind: str, left_to_lightgbm: bool
+    monkeypatch: pytest.MonkeyPatch, kind: str, left_to_lightgbm: str
 ) -> None:
     booster, cases = train(**KINDS[kind]), odd_cases()
     scorer = ExpertScorer(booster, EXPERT, np.arange(14.0))
     chosen = np.random.default_rng(5).integers(0, 14, (len(cases), 2))
     whole = scorer.raw(cases)
     if left_to_lightgbm:
-        monkeypatch.setattr(scoring, "_KEPT_CELLS", 0)
+        monkeypatch.setattr(scoring, left_to_lightgbm, 0)
         scorer = ExpertScorer(booster, EXPERT, np.arange(14.0))
     found = scorer.raw_rows(cases, chosen)
     np.testing.assert_allclose(found, np.take_along_axis(whole, chosen, axis=1), rtol=0, atol=1e-12)

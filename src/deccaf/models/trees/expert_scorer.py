@@ -131,8 +131,8 @@ class ExpertScorer:
         """One class: raw scores of each case with experts of its own, (cases, m) as their positions."""
         matrix, chosen = self._checked(cases), np.asarray(experts, np.int64)
         self._chosen(chosen)
-        tables = {} if self._deep or self.classes > 1 else self._tables()
-        if len(tables) < sum(map(len, self._groups)):
+        tables = self._tables()
+        if self._deep or len(tables) < len(self._groups[0]):
             each = np.concatenate(
                 [np.repeat(matrix, chosen.shape[1], axis=0), self.values[chosen.ravel()]], axis=1
             )
