@@ -28,6 +28,7 @@ from deccaf.assign.exact.scan import (
 from deccaf.assign.exact.transport import Plan
 from deccaf.assign.problem import Assignment, AssignmentProblem, LimitsLike
 from deccaf.errors import ConfigError, SolverError
+from deccaf.threads import one_thread
 
 Method = Literal["auto", "flow", "priced", "cpsat", "lp"]
 
@@ -87,14 +88,15 @@ def solve_problem(
     prices = None if warm_prices is None else _in_order(warm_prices, problem)
     if method == "auto":
         method = "flow" if _better_in_full(problem) else "priced"
-    try:
-        plan = _plan(problem, losses, limits, method, seed, deadline, prices)
-    except InfeasibleFlowError:
-        feasibility.check_groups(problem)
-        raise SolverError(
-            f"{method}: found no plan, yet every group of cases fits; please report this"
-        ) from None
-    return _assignment(problem, losses, limits, plan, method, deadline)
+    with one_thread():
+        try:
+            plan = _plan(problem, losses, limits, method, seed, deadline, prices)
+        except InfeasibleFlowError:
+            feasibility.check_groups(problem)
+            raise SolverError(
+                f"{method}: found no plan, yet every group of cases fits; please report this"
+            ) from None
+        return _assignment(problem, losses, limits, plan, method, deadline)
 
 
 def _better_in_full(problem: AssignmentProblem) -> bool:
