@@ -97,7 +97,8 @@ def assign(
         Path | None,
         typer.Option(
             help="Folder for the losses of very many cases, in which they stay: the same command started "
-            "again goes on there. Without it, a temporary folder where they take more than a gigabyte."
+            "again goes on there. Without it, a temporary folder where they take more than a third of a "
+            "gigabyte."
         ),
     ] = None,
     cluster: ClusterOption = None,
