@@ -27,6 +27,7 @@ from deccaf.data.cases import Cases
 from deccaf.data.config import ConstraintsTable, LabelsTable, WaitingTable
 from deccaf.data.costs import MACHINE, Costs
 from deccaf.data.decisions import Decisions
+from deccaf.data.fingerprint import fingerprint
 from deccaf.data.frames import as_pandas, default_names, same_kind
 from deccaf.data.history import per_row
 from deccaf.data.makers import Maker, machines_of, read_makers, score_columns, with_machines
@@ -57,7 +58,7 @@ from deccaf.planning.onboarding import Stakes, best_others, propose
 from deccaf.planning.plan import Plan
 from deccaf.planning.planner import make_plan, roster_notes
 from deccaf.planning.scored import Parts, Scored, no_scores, trusted
-from deccaf.planning.scratch import Scratch, check_room, fingerprint, open_scratch, room_for, stamps
+from deccaf.planning.scratch import Scratch, check_room, open_scratch, room_for, stamps
 from deccaf.planning.terms import Terms
 from deccaf.planning.waiting import Waits, read_waits
 from deccaf.planning.what_if import Scenario, WhatIf, WhatIfs, what_ifs

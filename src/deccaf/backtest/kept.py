@@ -7,24 +7,21 @@ a backtest of other cases or settings, or by another version of deccaf, finds no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 import deccaf
 from deccaf.backtest.options import Options
 from deccaf.backtest.policies import needs_of
 from deccaf.backtest.split import Part
-from deccaf.data.cases import Cases
 from deccaf.data.config import Config
-from deccaf.data.decisions import Decisions
 from deccaf.data.files import replacing
+from deccaf.data.fingerprint import fingerprint
 from deccaf.data.history import History
-from deccaf.planning.scratch import fingerprint
 from deccaf.policies import Beliefs, Correctness
 
 _TRUTH, _RIGHT = " truth", " right"
@@ -46,13 +43,9 @@ class Kept:
         options: Options,
     ) -> Self:
         """The folder for this history, these splits and settings, within one that was given."""
-        tables = (history.cases, history.log, history)
-        values = [getattr(table, one.name) for table in tables for one in fields(table)]
-        known = [_plain(value) for value in values if not isinstance(value, Cases | Decisions)]
         settings = config.model_dump_json(), sorted(needs_of(options.policies)), options.seed
-        return cls(
-            Path(scratch).absolute() / fingerprint(deccaf.__version__, known, [*folds], *settings)[:16]
-        )
+        mark = fingerprint(deccaf.__version__, history, [*folds], *settings)
+        return cls(Path(scratch).absolute() / mark[:16])
 
     def has(self, fold: int, draw: int) -> bool:
         """Whether it was learned before."""
@@ -81,12 +74,3 @@ class Kept:
 
     def _path(self, fold: int, draw: int) -> Path:
         return self.folder / f"beliefs-{fold}-{draw}.npz"
-
-
-def _plain(thing: Any) -> Any:
-    """A table by the hashes of its rows, anything else as it is."""
-    if isinstance(thing, pd.Series):
-        thing = thing.to_frame()
-    if not isinstance(thing, pd.DataFrame):
-        return thing
-    return [list(map(str, thing.columns)), pd.util.hash_pandas_object(thing).to_numpy()]

@@ -30,7 +30,14 @@ def fit(
         str | None,
         typer.Option(
             help="Fit parts and folds on a Dask cluster: tcp://HOST:8786, or local:N for N worker processes "
-            "here. The model is the same to the last bit; a fit that is stopped begins anew."
+            "here. The model is the same to the last bit."
+        ),
+    ] = None,
+    scratch: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep every part of the models that is fitted in this folder: stopped and started again, it "
+            "goes on where it was."
         ),
     ] = None,
     key_file: KeyOption = None,
@@ -46,6 +53,7 @@ def fit(
     check_installed(cluster)
     from deccaf.data.history import History
     from deccaf.estimator import learn_from
+    from deccaf.models.blending.kept_parts import parts_kept_in
 
     settings = Config.read(config)
     if out.suffix != ".deccaf":
@@ -56,7 +64,7 @@ def fit(
         history = History.read(cases, decisions, settings)
         if until is not None:
             history = history.before(until)
-        with workers_of(cluster):
+        with workers_of(cluster), parts_kept_in(scratch):
             model = learn_from(history, settings, lambda note: say(f"note: {note}"), step)
         step("Writing")
         model.save(out, read_key(key_file))

@@ -7,6 +7,7 @@
 - `PaperClassifier`, `HumanExpertiseModel`, `OneVsAll`: the paper's models, the baselines of the benchmark.
 - `reweighted`, `unweighted`: between plain probabilities and those of cost-weighted training.
 - `ExpertScorer`: a LightGBM model for all experts at once.
+- `parts_kept_in`: a fit that was stopped goes on where it was.
 
 All have `fit`, `predict`, `to_dict` and `from_dict`; what is learned ends in an underscore. `docs/models.md`
 says how they compare.
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 from deccaf.optional import lazy_names
 
 if TYPE_CHECKING:
+    from deccaf.models.blending.kept_parts import parts_kept_in
     from deccaf.models.cases.classifier import CaseClassifier, reweighted, unweighted
     from deccaf.models.decisions.boosted import BoostedDecisions
     from deccaf.models.decisions.model import DecisionModel
@@ -36,6 +38,7 @@ __all__ = [
     "PaperClassifier",
     "PooledLogistic",
     "ShrunkenRates",
+    "parts_kept_in",
     "reweighted",
     "unweighted",
 ]
@@ -43,6 +46,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "deccaf.models.blending.kept_parts": "parts_kept_in",
         "deccaf.models.cases.classifier": "CaseClassifier reweighted unweighted",
         "deccaf.models.decisions.boosted": "BoostedDecisions",
         "deccaf.models.decisions.model": "DecisionModel",

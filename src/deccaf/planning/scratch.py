@@ -6,11 +6,10 @@ files of cases) is the same; so a run that was stopped goes on where it was.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,30 +102,6 @@ def check_room(folder: Path, size: float) -> None:
             f"{folder}: scores take {size / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free there; name "
             "another folder with --scratch (scratch=), or plan files of fewer cases"
         )
-
-
-def fingerprint(*things: Any) -> str:
-    """A hash of plain values, arrays, mappings and lists, whatever made them."""
-    digest = hashlib.sha256()
-    _add(digest, things)
-    return digest.hexdigest()
-
-
-def _add(digest: Any, thing: Any) -> None:
-    if isinstance(thing, Mapping):
-        digest.update(b"{")
-        for key in sorted(thing, key=str):
-            _add(digest, str(key))
-            _add(digest, thing[key])
-    elif isinstance(thing, np.ndarray) and thing.dtype != object:
-        digest.update(f"{thing.dtype}{thing.shape}".encode())
-        digest.update(np.ascontiguousarray(thing).data)
-    elif isinstance(thing, Sequence | np.ndarray) and not isinstance(thing, str | bytes):
-        digest.update(b"[")
-        for one in thing:
-            _add(digest, one)
-    else:
-        digest.update(f"{type(thing).__name__}:{thing!r};".encode())
 
 
 def stamps(paths: Sequence[Path]) -> list[tuple[str, int, int]]:

@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from deccaf.cluster import each
 from deccaf.errors import ConfigError, DeccafWarning, ModelFileError
 from deccaf.models.blending.calibrate import Calibrator
 from deccaf.models.blending.holdout import Mask, holdouts
+from deccaf.models.blending.kept_parts import each_kept
 from deccaf.models.blending.weights import held_out_losses, mix, pruned_weights
 from deccaf.models.contributions import contribution_table
 from deccaf.models.protocols import Part, PartOptions, Rows
@@ -108,7 +108,7 @@ class Blend(Generic[P, R]):
 
     def _fit_parts(self, parts: Mapping[str, P], rows: R) -> None:
         """Fit the parts that the blend uses on everything."""
-        self.parts_: dict[str, P] = dict(zip(parts, each(_fitted, [*parts.values()], rows), strict=True))
+        self.parts_: dict[str, P] = dict(zip(parts, each_kept(_fitted, [*parts.values()], rows), strict=True))
 
     def _kinds(self, rows: int) -> dict[str, P]:
         """The unfitted parts by name, without those that need more rows."""
@@ -236,7 +236,7 @@ def _trials(kinds: Mapping[str, P], rows: R, masks: Sequence[Mask]) -> list[dict
     for wave in (masks[:1], masks[1:]):
         before = {name: [trial[name] for trial in trials] for name in kinds}
         pieces = [(part.next_trial(before[name]), mask) for mask in wave for name, part in kinds.items()]
-        done = each(_tried, pieces, rows)
+        done = each_kept(_tried, pieces, rows)
         trials += [{name: next(done) for name in kinds} for _ in wave]
     return trials
 
