@@ -16,6 +16,7 @@ import pytest
 
 from deccaf import Costs, DeCCaF
 from deccaf.data.fingerprint import fingerprint
+from deccaf.errors import ConfigError
 from deccaf.models.blending.kept_parts import parts_kept_in
 from deccaf.models.decisions.pooled import PooledLogistic
 from deccaf.models.decisions.rates import ShrunkenRates
@@ -123,6 +124,12 @@ def test_a_killed_fit_goes_on_where_it_was(tmp_path: Path) -> None:
     assert {name: after[name] for name in before} == before
     subprocess.run(fit("plain.deccaf"), check=True, **quiet)  # type: ignore[call-overload]
     assert (tmp_path / "again.deccaf").read_bytes() == (tmp_path / "plain.deccaf").read_bytes()
+
+
+def test_a_file_is_no_folder_to_keep_parts_in(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("")
+    with pytest.raises(ConfigError, match="kept is a file; name a folder"):
+        learned(tmp_path / "kept")
 
 
 def test_fingerprints_tell_things_apart() -> None:

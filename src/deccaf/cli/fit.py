@@ -59,12 +59,12 @@ def fit(
     if out.suffix != ".deccaf":
         raise ConfigError(f"{out}: a model file ends in .deccaf")
     check_output(out, [cases, decisions, config, key_file], (".deccaf",))
-    with steps(4, (1.0, 8.0, 12.0, 1.0)) as step, warnings_said():
+    with parts_kept_in(scratch), steps(4, (1.0, 8.0, 12.0, 1.0)) as step, warnings_said():
         step("Reading")
         history = History.read(cases, decisions, settings)
         if until is not None:
             history = history.before(until)
-        with workers_of(cluster), parts_kept_in(scratch):
+        with workers_of(cluster):
             model = learn_from(history, settings, lambda note: say(f"note: {note}"), step)
         step("Writing")
         model.save(out, read_key(key_file))

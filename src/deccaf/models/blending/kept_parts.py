@@ -20,7 +20,7 @@ from typing import Any
 import deccaf
 from deccaf.cluster import each
 from deccaf.data.fingerprint import fingerprint
-from deccaf.errors import ModelFileError
+from deccaf.errors import ConfigError, ModelFileError
 from deccaf.models.model_file import read_model_file, write_model_file
 
 _FOLDER: ContextVar[Path | None] = ContextVar("folder", default=None)
@@ -30,6 +30,8 @@ _COMPUTE = ("numpy", "scipy", "lightgbm", "pandas")
 @contextmanager
 def parts_kept_in(folder: str | Path | None) -> Iterator[None]:
     """Within it, parts are kept in this folder, and taken from it; None: they are not."""
+    if folder is not None and Path(folder).exists() and not Path(folder).is_dir():
+        raise ConfigError(f"scratch: {folder} is a file; name a folder")
     before = _FOLDER.set(None if folder is None else Path(folder))
     try:
         yield
