@@ -302,6 +302,46 @@ def test_many_losses_of_a_file_go_to_a_temporary_folder(
     assert not isinstance(model.assign(pd.read_parquet(cases).drop(columns="batch"), limits), LargePlan)
 
 
+@pytest.mark.usefixtures("small")
+def test_an_order_of_work_is_planned_in_memory_as_long_as_that_is_bearable(
+    desk: tuple[DeCCaF, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, cases = desk
+    limits, due = Capacity.of(dict.fromkeys(model.experts_, 70)), tmp_path / "due.parquet"
+    waiting = {"cost": 0.1, "minutes": 5}
+    pd.read_parquet(cases).assign(due=2.0, waiting_cost=0.1).to_parquet(due)
+    wanted = [model.assign(cases, limits, waiting=waiting), model.assign(due, limits, waiting={"minutes": 5})]
+    monkeypatch.setattr("deccaf.fitted.LARGE", 1000)
+    found = [model.assign(cases, limits, waiting=waiting), model.assign(due, limits, waiting={"minutes": 5})]
+    for one, other in zip(wanted, found, strict=True):
+        assert not isinstance(other, LargePlan)
+        assert other.summary.waiting is not None
+        assert other.frame.equals(one.frame)
+
+
+def test_where_no_temporary_files_can_be_made_plans_stay_in_memory(
+    desk: tuple[DeCCaF, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nowhere() -> str:
+        raise FileNotFoundError("no usable temporary directory")
+
+    model, cases = desk
+    monkeypatch.setattr("deccaf.fitted.LARGE", 1000)
+    monkeypatch.setattr(scratch.tempfile, "gettempdir", nowhere)
+    assert not isinstance(model.assign(cases, Capacity.of(dict.fromkeys(model.experts_, 70))), LargePlan)
+
+
+def test_scores_of_other_pieces_are_not_taken(
+    desk: tuple[DeCCaF, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, cases = desk
+    limits = Capacity.of(dict.fromkeys(model.experts_, 70))
+    model.assign(cases, limits, scratch=tmp_path)
+    monkeypatch.setattr("deccaf.fitted.CHUNK_ROWS", 7)
+    model.assign(cases, limits, scratch=tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def test_what_does_not_work_in_files_says_what_to_do(
     desk: tuple[DeCCaF, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

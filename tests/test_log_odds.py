@@ -7,7 +7,7 @@ import pytest
 import scipy.special
 from hypothesis import given
 from hypothesis import strategies as st
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from deccaf.data import log_odds
 from deccaf.models.linear.encoding import _Number
@@ -108,3 +108,18 @@ def test_within_one_thread_every_matrix_library_has_one() -> None:
         within = [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
     assert within
     assert set(within) == {1}
+
+
+def test_the_last_of_several_who_leave_gives_the_threads_back() -> None:
+    def now() -> set[int]:
+        return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+    with threadpool_limits(2, user_api="blas"):
+        before = now()
+        first, second = one_thread(), one_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert now() == {1}
+        second.__exit__(None, None, None)
+        assert now() == before

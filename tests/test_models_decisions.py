@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -84,6 +86,38 @@ def test_log_odds_of_rows_are_those_of_the_table(
             table = part.log_table(world.features, np.arange(len(world.names) + 1))[rows, expert]
             wanted = table[..., 1] - table[..., 0]
             np.testing.assert_allclose(part.log_odds_rows(world.features, expert), wanted, atol=2e-6)
+
+
+class Moody(ShrunkenRates):
+    """Somebody's own part, which knows nothing of rows without a truth: it leans with the case."""
+
+    name = "moody"
+
+    def log_rows(self, features: pd.DataFrame, truth: np.ndarray, expert: np.ndarray) -> np.ndarray:
+        plain = super().log_rows(features, truth, expert)
+        lean = 2.0 * features["x"].to_numpy()
+        odds = plain[:, 1] - plain[:, 0] + lean
+        return np.stack([log_expit(-odds), log_expit(odds)], axis=1)
+
+
+def test_a_part_of_others_is_asked_what_it_knows(world: World) -> None:
+    model = DecisionModel(parts=[Moody()]).fit(*world.log)
+    expert = world.expert.tolist()
+    _, _, q = model.interval_rows(world.features, expert)
+    for y in range(2):
+        rows = model.predict_rows(world.features, np.full(len(expert), y), expert)
+        np.testing.assert_allclose(q[:, y], rows, atol=1e-9)
+
+
+def test_a_copied_model_is_asked_alike(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+    monkeypatch.setattr(boosting, "pays_to_prepare", lambda *_: True)
+    model, expert = DecisionModel(parts=["boosted"]).fit(*world.log), world.expert.tolist()
+    first = model.interval_rows(world.features, expert)
+    model.predict(world.features)
+    other = pickle.loads(pickle.dumps(model))
+    assert not [name for name in vars(other.parts_["boosted"]) if name.startswith("_kept")]
+    for mine, theirs in zip(other.interval_rows(world.features, expert), first, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
 
 
 def test_intervals_of_rows_are_those_of_the_table(world: World, fitted: DecisionModel) -> None:

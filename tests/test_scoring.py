@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import gc
+import pickle
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -339,5 +343,44 @@ def test_many_rows_are_left_to_the_prepared_forest(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(boosting, "_MANY_WALKS", 1)
     monkeypatch.setattr(boosting, "_MANY_ROWS", 1)
     many = boosting.log_chances(booster, rows, 2)
-    assert booster in boosting._PREPARED
+    assert booster._prepared.scorer is not None
     np.testing.assert_allclose(many, few, atol=1e-12)
+
+
+def test_a_forest_that_is_prepared_goes_with_its_booster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a copy of the booster begins anew: no table of one is taken for another's."""
+    monkeypatch.setattr(boosting, "_MANY_WALKS", 1)
+    booster, cases = train(), odd_cases(2000)
+    rows = np.column_stack([cases, np.zeros(len(cases))])
+    stored = StoredTrees(booster.model_to_string())
+    before = boosting.log_chances(stored, rows, 2)
+    gone = weakref.ref(stored._prepared.scorer)
+    other = copy.deepcopy(stored)
+    assert other._prepared.scorer is None
+    np.testing.assert_array_equal(boosting.log_chances(other, rows, 2), before)
+    del stored
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_copy_of_a_scorer_says_the_same() -> None:
+    scorer, cases = ExpertScorer(train(), EXPERT, np.arange(14.0)), odd_cases()
+    chosen = np.arange(len(cases))[:, None] % 14
+    first = scorer.raw(cases), scorer.raw_rows(cases, chosen)
+    for other in (copy.deepcopy(scorer), pickle.loads(pickle.dumps(scorer))):
+        np.testing.assert_array_equal(other.raw(cases), first[0])
+        np.testing.assert_array_equal(other.raw_rows(cases, chosen), first[1])
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_scores_do_not_depend_on_the_number_of_cores(monkeypatch: pytest.MonkeyPatch, single: bool) -> None:
+    monkeypatch.setattr(scoring, "ROWS", 700)
+    monkeypatch.setattr(scoring, "_SUMMED", 256)
+    monkeypatch.setattr(scoring, "_PIECE", 50)
+    booster, cases = train(rounds=40), odd_cases(1100)
+    found = [
+        ExpertScorer(booster, EXPERT, np.arange(14.0), threads=threads, single=single).raw(cases)
+        for threads in (1, 2, 4, 7)
+    ]
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import signature
@@ -27,6 +27,7 @@ from deccaf.data.cases import Cases
 from deccaf.data.config import ConstraintsTable, LabelsTable, WaitingTable
 from deccaf.data.costs import MACHINE, Costs
 from deccaf.data.decisions import Decisions
+from deccaf.data.files import CHUNK_ROWS
 from deccaf.data.fingerprint import fingerprint
 from deccaf.data.frames import as_pandas, default_names, same_kind
 from deccaf.data.history import per_row
@@ -77,7 +78,7 @@ CELLS = 4_000_000
 LARGE = 40_000_000
 """Losses of a file of cases beyond which they are kept in files: a third of a gigabyte..."""
 BEARABLE = 125_000_000
-"""...unless there is no room for files, up to a gigabyte."""
+"""...unless there is no room for files, or an order of work to plan, up to a gigabyte."""
 
 
 class FittedTeam:
@@ -255,7 +256,7 @@ class FittedTeam:
         bought = None if answers is None else self._bought(answers)
         if advice or bought is not None:
             check_advice(asked, urgency, scratch)
-        kept, held = self._scratch(X, limits, scratch, asked)
+        kept, held = self._scratch(X, limits, scratch, asked, urgency)
         with workers_of(cluster) as workers:
             scored, limits = self.believed(
                 X,
@@ -297,7 +298,12 @@ class FittedTeam:
         return Decisions.from_frame(as_pandas(answers), classes=self.costs_.classes)
 
     def _scratch(
-        self, X: Any, capacity: Capacity, given: str | Path | None, constraints: ConstraintsTable | None
+        self,
+        X: Any,
+        capacity: Capacity,
+        given: str | Path | None,
+        constraints: ConstraintsTable | None,
+        waiting: WaitingTable | None,
     ) -> tuple[Scratch | None, Any]:
         """Where losses are kept, if there are too many for memory or a folder is given; and what holds it."""
         twice = isinstance(X, str | Path) and not _read_once(X)
@@ -309,13 +315,16 @@ class FittedTeam:
         capacity, _ = self._with_machines(capacity)
         experts = [name for name in capacity.makers if name != MACHINE]
         cells = known_length(X) * (1 + len(experts))
-        if given is None and (cells <= LARGE or (cells <= BEARABLE and not room_for(8.0 * cells))):
-            return None, None
+        if given is None and cells <= BEARABLE:
+            ordered = waiting is not None or has_columns(X, self.columns_.waiting.values())
+            if cells <= LARGE or ordered or not room_for(8.0 * cells):
+                return None, None
         mark = ""
         if given is not None:
             files = stamps([source.path for source in sources(X)])
             costs = (self.costs_.to_dict(), plain_review(self.terms.review_cost))
-            mark = fingerprint(deccaf.__version__, self.learned_.to_dict(), costs, experts, files, CELLS)
+            pieces = (CELLS, CHUNK_ROWS)  # kept scores go by the number of their piece
+            mark = fingerprint(deccaf.__version__, self.learned_.to_dict(), costs, experts, files, pieces)
         kept, held = open_scratch(given, mark, 1 + len(experts), len(self.classes_))
         check_room(kept.folder, 8.0 * cells)
         return kept, held
@@ -864,6 +873,15 @@ def known_length(X: Any) -> int:
         return sum(int(pyarrow.parquet.read_metadata(source.path).num_rows) for source in files)
     except (DataError, OSError, ValueError):
         return 0  # whoever reads it will say what is wrong with it
+
+
+def has_columns(X: str | Path, names: Collection[str]) -> bool:
+    """Whether parquet files have one of these columns."""
+    try:
+        found = pyarrow.parquet.read_schema(sources(X)[0].path).names
+    except (DataError, OSError, ValueError):
+        return False  # whoever reads it will say what is wrong with it
+    return not set(names).isdisjoint(found)
 
 
 def _read_once(X: Any) -> bool:

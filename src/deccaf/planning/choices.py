@@ -131,7 +131,7 @@ def _decisions(scored: Scored, rows: slice, machine: NDArray[np.bool_]) -> Any:
     says = scored.says[rows]
     if all(isinstance(name, int) for name in scored.classes):
         return pd.arrays.IntegerArray(np.array(scored.classes, np.int64)[says], ~machine)
-    return _texts([str(name) for name in scored.classes], np.where(machine, says, -1))
+    return _texts([str(name) for name in scored.classes], np.where(machine, says % len(scored.classes), -1))
 
 
 def _texts(names: Sequence[str], places: NDArray[Any]) -> Any:

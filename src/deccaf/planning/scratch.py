@@ -85,7 +85,10 @@ def open_scratch(given: str | Path | None, mark: str, makers: int, classes: int)
 
 def room_for(size: float) -> bool:
     """Whether temporary files of so many bytes have room, twice over."""
-    return _free(Path(tempfile.gettempdir())) > 2.0 * size
+    try:
+        return _free(Path(tempfile.gettempdir())) > 2.0 * size
+    except OSError:  # no folder for them at all
+        return False
 
 
 def _free(folder: Path) -> int:

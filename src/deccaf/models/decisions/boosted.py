@@ -104,15 +104,15 @@ class BoostedDecisions(BoostedPart, DecisionPart):
         return odds if np.array_equal(seen, expert) else odds[:, :, place]
 
     def log_odds_rows(self, features: pd.DataFrame, expert: Ints) -> Array:
-        """(rows, truths): the same for rows of case and expert, by what is prepared for a plan's."""
-        seen, kept = np.unique(expert), getattr(self, "_kept", None)
-        if kept is not None and kept.single and np.isin(seen, kept.experts).all():
-            seen = kept.experts
-        elif (expert >= self.experts_).any() or not boosting.pays_to_prepare(self.booster_, len(features)):
+        """(rows, truths): the same for rows of case and expert, by a lookup for each."""
+        if (expert >= self.experts_).any() or not boosting.pays_to_prepare(self.booster_, len(features)):
             return super().log_odds_rows(features, expert)
         matrix = self.encoder_.transform(features)
-        scorer, place = self._scorer(seen, matrix.shape[1], single=True), np.searchsorted(seen, expert)
-        return boosting.floored(scorer.raw_rows(matrix, np.stack([place, len(seen) + place], axis=1)))
+        kept: _Kept | None = getattr(self, "_kept_for_rows", None)
+        if kept is None or kept.booster is not self.booster_:
+            kept = self._kept_for_rows = self._prepared(np.arange(self.experts_), matrix.shape[1])
+        place = np.stack([expert, self.experts_ + expert], axis=1)
+        return boosting.floored(kept.scorer.raw_rows(matrix, place))
 
     def _known(self, features: pd.DataFrame, experts: Ints) -> Array:
         """(cases, experts, K, K) log-chances of experts that were seen, all at once."""
@@ -125,10 +125,16 @@ class BoostedDecisions(BoostedPart, DecisionPart):
         """The trees prepared for these experts; kept, as a service asks about the same ones all day."""
         kept: _Kept | None = getattr(self, "_kept", None)
         if kept is None or not kept.serves(self.booster_, experts, single):
-            pairs = np.array([(y, j) for y in range(self.classes_) for j in experts], np.float64)
-            scorer = ExpertScorer(self.booster_, (truth, truth + 1), pairs, single=single)
-            kept = self._kept = _Kept(self.booster_, experts, single, scorer)
+            kept = self._kept = self._prepared(experts, truth, single)
         return kept.scorer
+
+    def _prepared(self, experts: Ints, truth: int, single: bool = False) -> _Kept:
+        pairs = np.array([(y, j) for y in range(self.classes_) for j in experts], np.float64)
+        scorer = ExpertScorer(self.booster_, (truth, truth + 1), pairs, single=single)
+        return _Kept(self.booster_, experts, single, scorer)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if not name.startswith("_kept")}
 
     def contributions(self, case: pd.DataFrame, expert: int, truth: int, k: int) -> Array:
         """SHAP values."""

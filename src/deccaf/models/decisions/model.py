@@ -23,7 +23,7 @@ from deccaf.models.decisions.log import DecisionLog
 from deccaf.models.decisions.observed import Columns, Leaning, Shift, learned, shifted, variances, wide
 from deccaf.models.decisions.pooled import PooledLogistic
 from deccaf.models.linear.encoding import encoded_once
-from deccaf.models.protocols import DecisionPart
+from deccaf.models.protocols import DecisionPart, log_odds_of_rows
 from deccaf.models.rows import aged, codes, weights_of
 from deccaf.plugins import DECISION_PARTS
 
@@ -257,7 +257,7 @@ class DecisionModel(Blend[DecisionPart, DecisionLog]):
             return np.stack([self.predict_rows(features, truth, expert) for truth in truths], axis=1)
         places, odds = self.positions(expert), np.zeros((len(features), 2))
         for part, weight in zip(self.parts_.values(), self._used_weights(), strict=True):
-            odds += weight * part.log_odds_rows(features, places)
+            odds += weight * log_odds_of_rows(part, features, places)
         for y, calibrator in enumerate(self.calibrators_):
             odds[:, y] = calibrator.log_odds(odds[:, y])
         return np.stack([expit(-odds), expit(odds)], axis=-1)

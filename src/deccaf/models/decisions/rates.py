@@ -73,7 +73,9 @@ class ShrunkenRates(DecisionPart):
 
     def log_odds_rows(self, features: pd.DataFrame, expert: Ints) -> Array:
         """(rows, truths): the same for rows of case and expert."""
-        return np.asarray(self.log_odds(features, expert)[0].T)
+        del features
+        table = np.log(self.counts_[expert])
+        return np.asarray(table[..., 1] - table[..., 0])
 
     def covariance(self, features: pd.DataFrame, expert: Ints) -> Array:
         """(cases, experts, K truths, K - 1, K - 1): posterior covariance of the log-odds against class 0."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,12 +33,18 @@ _FLOOR = 1e-7
 _LARGE, _HUGE = 4_000_000, 40_000_000
 """Numbers in a matrix from which it is predicted, and boosted, by two threads. For each tree they wait for
 each other dozens of times, and where other work has the cores every wait lasts as long as its turn."""
-_MANY_WALKS, _MANY_ROWS = 200_000, 4_096
-"""Rows x trees, and rows, from which it pays to prepare the forest."""
-_SOME = 256
-"""Rows from which on a forest that is prepared is quicker."""
-_PREPARED: WeakKeyDictionary[Boosted, ExpertScorer] = WeakKeyDictionary()
-"""A model in use is asked again and again."""
+_MANY_WALKS, _MANY_ROWS = 200_000, 1_024
+"""Rows x trees, and rows, from which it pays to prepare the forest. Only these decide, whatever was prepared
+before: another way to add up is another last digit."""
+
+
+class Prepared:
+    """A booster's forest once it is prepared: a model in use is asked again and again. Copies begin anew."""
+
+    scorer: ExpertScorer | None = None
+
+    def __reduce__(self) -> tuple[type[Prepared], tuple[()]]:
+        return Prepared, ()
 
 
 class TrainingRows:
@@ -153,12 +158,14 @@ def log_chances(booster: Boosted, matrix: Array, classes: int, start: Array | No
 
 def _raw(booster: Boosted, matrix: Array) -> Array:
     """Raw scores; of many rows by the prepared forest, which is several times as fast as LightGBM."""
-    scorer = _PREPARED.get(booster) if len(matrix) >= _SOME else None
-    if scorer is None and not pays_to_prepare(booster, len(matrix)):
+    if not pays_to_prepare(booster, len(matrix)):
         return np.asarray(booster.predict(matrix, raw_score=True, num_threads=_threads(matrix, _LARGE)))
-    if scorer is None:
-        scorer = _PREPARED[booster] = ExpertScorer(booster, (), np.empty((1, 0)))
-    return scorer.raw(matrix)[:, 0]
+    prepared: Prepared | None = getattr(booster, "_prepared", None)
+    if prepared is None:
+        prepared = booster._prepared = Prepared()  # type: ignore[attr-defined]
+    if prepared.scorer is None:
+        prepared.scorer = ExpertScorer(booster, (), np.empty((1, 0)))
+    return prepared.scorer.raw(matrix)[:, 0]
 
 
 def pays_to_prepare(booster: Boosted, rows: int) -> bool:

@@ -114,7 +114,7 @@ class ExpertScorer:
         self._shared, self._groups, self._members = _compile(
             replace(forest, trees=trees), self.columns, self.values
         )
-        self._kept: dict[int, Array] = {}
+        self._kept: tuple[tuple[Array, ...], ...] | None = None
 
     def raw(self, cases: ArrayLike, experts: ArrayLike | None = None) -> Array:
         """Raw scores, (cases, experts), or (cases, experts, K) for a K-class model.
@@ -132,7 +132,7 @@ class ExpertScorer:
         matrix, chosen = self._checked(cases), np.asarray(experts, np.int64)
         self._chosen(chosen)
         tables = self._tables()
-        if self._deep or len(tables) < len(self._groups[0]):
+        if self._deep or tables is None:
             each = np.concatenate(
                 [np.repeat(matrix, chosen.shape[1], axis=0), self.values[chosen.ravel()]], axis=1
             )
@@ -142,16 +142,16 @@ class ExpertScorer:
         out = np.empty(chosen.shape)
         for start in range(0, len(matrix), ROWS):
             part = slice(start, start + ROWS)
-            self._fill_rows(matrix[part], chosen[part], out[part], tables)
+            self._fill_rows(matrix[part], chosen[part], out[part], tables[0])
         return out
 
     def _fill_rows(
-        self, matrix: Array, chosen: NDArray[np.int64], out: Array, tables: dict[int, Array]
+        self, matrix: Array, chosen: NDArray[np.int64], out: Array, tables: Sequence[Array]
     ) -> None:
         cases = self._router.route({feature: matrix[:, k] for k, feature in enumerate(self._features)})
         out[...] = _shared_scores(self._shared[0], cases, len(matrix))[:, None]
-        for group in self._groups[0]:
-            flat = tables[id(group)].ravel()
+        for group, table in zip(self._groups[0], tables, strict=True):
+            flat = table.ravel()
             for start, lookup in zip(group.starts.tolist(), group.lookups, strict=True):
                 row = np.asarray(lookup.pick(cases), np.int64) + start
                 out += flat.take(row[..., None] * self.experts + chosen)
@@ -198,7 +198,8 @@ class ExpertScorer:
         return chosen
 
     def _fill(self, matrix: Array, chosen: NDArray[np.int64], out: Array) -> None:
-        if self._deep or out.shape[0] * out.shape[1] <= _FEW:
+        few = bool(self.columns) and out.shape[0] * out.shape[1] <= _FEW
+        if self._deep or few:
             self._fill_by_lightgbm(matrix, chosen, out)
             return
         pieces = min(self.threads, max(len(matrix) // _PIECE, 1))
@@ -206,31 +207,35 @@ class ExpertScorer:
         parts = [slice(start, start + rows) for start in range(0, len(matrix), rows)]
         members = self._members[:, chosen]
         whole = np.array_equal(chosen, np.arange(self.experts))
-        tables = self._tables() if whole else {}
+        tables = self._tables() if whole else None
         with ThreadPoolExecutor(self.threads) as pool:
             for _ in pool.map(lambda part: self._fill_part(matrix[part], members, out[part], tables), parts):
                 pass
 
-    def _tables(self) -> dict[int, Array]:
-        """The tables of all groups for all experts, made once, where that is not too much memory."""
-        groups = [group for of_class in self._groups for group in of_class]
-        if sum(len(group.values) for group in groups) * self.experts > _KEPT_CELLS:
-            return {}
-        if len(self._kept) < len(groups):
+    def _tables(self) -> tuple[tuple[Array, ...], ...] | None:
+        """The tables of each class's groups for all experts, made once; None: too much memory."""
+        rows = sum(len(group.values) for of_class in self._groups for group in of_class)
+        if rows * self.experts > _KEPT_CELLS:
+            return None
+        if self._kept is None:
             members = self._members.astype(self._kind)
-            self._kept = {id(group): group.table(members) for group in groups}
+            self._kept = tuple(tuple(group.table(members) for group in groups) for groups in self._groups)
         return self._kept
 
     def _fill_part(
-        self, matrix: Array, members: NDArray[np.bool_], out: Array, tables: dict[int, Array]
+        self,
+        matrix: Array,
+        members: NDArray[np.bool_],
+        out: Array,
+        tables: tuple[tuple[Array, ...], ...] | None,
     ) -> None:
         columns = {feature: matrix[:, k] for k, feature in enumerate(self._features)}
         cases = self._router.route(columns)
         for class_ in range(self.classes):
             target = out[:, :, class_]
             target[...] = _shared_scores(self._shared[class_], cases, len(matrix))[:, None]
-            for group in self._groups[class_]:
-                _add_group(group, cases, members, target, tables.get(id(group)))
+            for number, group in enumerate(self._groups[class_]):
+                _add_group(group, cases, members, target, None if tables is None else tables[class_][number])
 
     def _fill_by_lightgbm(self, matrix: Array, chosen: NDArray[np.int64], out: Array) -> None:
         rows = max(_FEW // max(len(chosen), 1), 1)
@@ -313,8 +318,10 @@ def _add_group(
         experts = slice(first, first + _TABLE_EXPERTS)
         table = group.table(members[:, experts].astype(out.dtype)) if whole is None else whole[:, experts]
         if len(out) <= _SUMMED:  # SciPy takes longer to import than to do without
+            total = np.zeros((len(out), table.shape[1]), out.dtype)  # in the order of a product's sums
             for start, rows in zip(group.starts, picked, strict=True):
-                out[:, experts] += table[rows + start]
+                total += table[rows + start]
+            out[:, experts] += total
         else:
             _add_products(group, picked, table, out[:, experts])
 
