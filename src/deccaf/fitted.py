@@ -315,9 +315,11 @@ class FittedTeam:
         capacity, _ = self._with_machines(capacity)
         experts = [name for name in capacity.makers if name != MACHINE]
         cells = known_length(X) * (1 + len(experts))
+        if given is None and cells <= LARGE:
+            return None, None
         if given is None and cells <= BEARABLE:
             ordered = waiting is not None or has_columns(X, self.columns_.waiting.values())
-            if cells <= LARGE or ordered or not room_for(8.0 * cells):
+            if ordered or not room_for(8.0 * cells):
                 return None, None
         mark = ""
         if given is not None:
@@ -501,12 +503,8 @@ class FittedTeam:
         extra = () if constraints is None else constraints.columns
         extra = tuple(dict.fromkeys((*extra, *(() if waiting is None else waiting.columns))))
         wants_opinions = opinions or (constraints is not None and score and needs_opinions(constraints))
-        intake, parts, done, total = (
-            self._intake(extra),
-            Parts(scratch=scratch, cases=known_length(X)),
-            0,
-            known_length(X),
-        )
+        intake, done, total = self._intake(extra), 0, known_length(X)
+        parts = Parts(scratch=scratch, cases=total)
         say = partial(step, "Scoring cases" if score else "Checking cases")
         say(0, total)
         found = self._scores(intake, X, experts, score, scratch, workers)
