@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -142,3 +143,22 @@ def test_the_command_fits_on_a_cluster(cluster: Any, files: Path, tmp_path: Path
     code, _, err = run(*command(files, "fit"), "--out", tmp_path / "m.deccaf", "--cluster", "nowhere")
     assert code == 2
     assert "expected an address such as tcp://host:8786" in err
+
+
+def test_large_pieces_are_sent_without_a_word(cluster: Any) -> None:
+    with workers_of(cluster.scheduler_address) as workers, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert workers is not None
+        assert [*workers.map(len, [np.zeros(1_500_000), np.zeros(1_600_000)])] == [1_500_000, 1_600_000]
+
+
+def test_a_fit_on_a_cluster_keeps_its_parts(cluster: Any, files: Path, tmp_path: Path, run: Any) -> None:
+    asked = [*command(files, "fit"), "--scratch", tmp_path / "kept"]
+    more = {"there": ["--cluster", cluster.scheduler_address], "here": []}
+    kept = []
+    for name, where in more.items():
+        code, _, err = run(*asked, "--out", tmp_path / f"{name}.deccaf", *where)
+        assert code == 0, err
+        kept.append({file.name: file.stat().st_mtime_ns for file in (tmp_path / "kept").iterdir()})
+    assert kept[0] == kept[1] != {}
+    assert (tmp_path / "there.deccaf").read_bytes() == (tmp_path / "here.deccaf").read_bytes()

@@ -42,8 +42,10 @@ def check_installed(cluster: str | None) -> None:
 def client_of(cluster: str) -> Iterator[Any]:
     """A Dask client of `local:N`, N worker processes here, or of a scheduler's address (`tcp://...`)."""
     check_installed(cluster)
+    import dask
     from distributed import Client, LocalCluster
 
+    dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"})  # cases to score are large
     found = _LOCAL.fullmatch(cluster)
     if found:
         with (
@@ -82,9 +84,7 @@ class Workers:
         from distributed import KilledWorker
 
         try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "Sending large graph")  # rows to learn from are large
-                shared = self.client.submit(tuple, common, pure=False, retries=_RETRIES)
+            shared = self.client.submit(tuple, common, pure=False, retries=_RETRIES)
             waiting: deque[Any] = deque()
             for piece in pieces:
                 waiting.append(
