@@ -75,6 +75,11 @@ FULL = {
     "outliers": Case(20_000, 200, "outliers", peers=("flow",)),
     "near-ties": Case(20_000, 200, "near-ties", peers=("flow",)),
     "chained": Case(20_000, 50, "chained", peers=("flow",)),
+    "amounts": Case(40_000, 301, "amounts", peers=("flow",)),
+    "fitted and rounded": Case(40_000, 301, "fitted and rounded", peers=("flow",)),
+    "clusters": Case(40_000, 301, "clusters", peers=("flow",)),
+    "departments": Case(40_000, 301, "departments", peers=("flow",)),
+    "ladder": Case(40_000, 301, "ladder", peers=("flow",)),
 }
 QUICK = {
     "paper": Case(4_457, 10, peers=PEERS),

@@ -220,6 +220,40 @@ def chained(rng: np.random.Generator, n: int, makers: int) -> Instance:
     return Instance(rng.random((n, makers)), upper, upper if rng.random() < 0.5 else 0 * upper, eligible)
 
 
+def amounts(rng: np.random.Generator, n: int, makers: int) -> Instance:
+    """Losses of a fitted model, each case with its own amount at risk, some a hundred times as large."""
+    made = fitted(rng, n, makers)
+    return Instance(made.loss * np.exp(1.5 * rng.normal(size=(n, 1))), made.upper, made.lower, None)
+
+
+def rounded(rng: np.random.Generator, n: int, makers: int) -> Instance:
+    """Losses of a fitted model to three digits: ties by the thousand among people who are nearly alike."""
+    made = fitted(rng, n, makers)
+    return Instance(np.round(made.loss, 3), made.upper, made.lower, None)
+
+
+def clusters(rng: np.random.Generator, n: int, makers: int) -> Instance:
+    """Five kinds of people, all of a kind nearly alike."""
+    kind = rng.integers(0, 5, makers)
+    upper = uneven_limits(rng, n, makers)
+    return Instance(rng.random((n, 5))[:, kind] + 0.01 * rng.random((n, makers)), upper, upper // 2, None)
+
+
+def departments(rng: np.random.Generator, n: int, makers: int) -> Instance:
+    """Cases and people of four departments, few may help out, and a machine without a limit."""
+    made = fitted(rng, n, makers)
+    eligible = rng.integers(0, 4, n)[:, None] == rng.integers(0, 4, makers)
+    eligible |= rng.random((n, makers)) < 0.05
+    eligible[:, -1] = True
+    return Instance(made.loss, np.append(made.upper[:-1], n), made.lower, eligible)
+
+
+def ladder(rng: np.random.Generator, n: int, makers: int) -> Instance:
+    """Everybody is best at cases of one difficulty, one after the other: prices hang together in a chain."""
+    upper = uneven_limits(rng, n, makers)
+    return Instance((rng.random((n, 1)) - np.linspace(0, 1, makers)) ** 2, upper, upper, None)
+
+
 ADVERSARIAL: dict[str, Callable[[np.random.Generator, int, int], Instance]] = {
     "fitted": fitted,
     "two traits": two_traits,
@@ -231,6 +265,11 @@ ADVERSARIAL: dict[str, Callable[[np.random.Generator, int, int], Instance]] = {
     "outliers": outliers,
     "near-ties": near_ties,
     "chained": chained,
+    "amounts": amounts,
+    "fitted and rounded": rounded,
+    "clusters": clusters,
+    "departments": departments,
+    "ladder": ladder,
 }
 
 
