@@ -145,6 +145,10 @@ def test_fingerprints_tell_things_apart() -> None:
         table, table.iloc[::-1], table.rename(columns={"a": "c"}), other_levels, Pair(1, 2), Pair(2, 1),
     ]  # fmt: skip
     assert len({fingerprint(thing) for thing in things}) == len(things)
+    vectors = [
+        pd.DataFrame({"v": [np.zeros(2), np.array([0.0, last])], "t": ["a", "b"]}) for last in (1.0, 1.0, 2.0)
+    ]
+    assert fingerprint(vectors[0]) == fingerprint(vectors[1]) != fingerprint(vectors[2])
     assert fingerprint(table.copy(), Pair(1, [2.0])) == fingerprint(table, Pair(1, [2.0]))
     with pytest.raises(TypeError, match="object cannot be told"):
         fingerprint(object())

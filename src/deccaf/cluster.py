@@ -45,25 +45,27 @@ def client_of(cluster: str) -> Iterator[Any]:
     import dask
     from distributed import Client, LocalCluster
 
-    dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"})  # cases to score are large
-    found = _LOCAL.fullmatch(cluster)
-    if found:
-        with (
-            LocalCluster(  # type: ignore[no-untyped-call]
-                n_workers=int(found[1]), threads_per_worker=1, dashboard_address=None
-            ) as local,
-            Client(local) as client,  # type: ignore[no-untyped-call]
-        ):
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):  # cases are large
+        found = _LOCAL.fullmatch(cluster)
+        if found:
+            with (
+                LocalCluster(  # type: ignore[no-untyped-call]
+                    n_workers=int(found[1]), threads_per_worker=1, dashboard_address=None
+                ) as local,
+                Client(local) as client,  # type: ignore[no-untyped-call]
+            ):
+                yield client
+            return
+        if "://" not in cluster:
+            raise ConfigError(
+                f"--cluster {cluster!r}: expected an address such as tcp://host:8786, or local:4"
+            )
+        try:
+            client = Client(cluster, timeout=20)  # type: ignore[no-untyped-call]
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"--cluster {cluster}: no Dask scheduler answers there: {error}") from error
+        with client:
             yield client
-        return
-    if "://" not in cluster:
-        raise ConfigError(f"--cluster {cluster!r}: expected an address such as tcp://host:8786, or local:4")
-    try:
-        client = Client(cluster, timeout=20)  # type: ignore[no-untyped-call]
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"--cluster {cluster}: no Dask scheduler answers there: {error}") from error
-    with client:
-        yield client
 
 
 def _with(function: Callable[..., Any], piece: Any, common: tuple[Any, ...]) -> Any:

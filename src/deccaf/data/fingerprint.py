@@ -67,4 +67,9 @@ def _add_table(digest: Any, table: pd.DataFrame | pd.Series | pd.Index) -> None:
         _add(digest, [str(name), str(kind)])
         if isinstance(kind, pd.CategoricalDtype):
             _add(digest, [str(level) for level in kind.categories])
-    _add(digest, pd.util.hash_pandas_object(frame).to_numpy())
+    try:
+        _add(digest, pd.util.hash_pandas_object(frame).to_numpy())
+    except TypeError:  # a column of vectors: value by value
+        _add(digest, frame.index)
+        for name in frame:
+            _add(digest, list(frame[name]))
